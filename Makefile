@@ -56,7 +56,7 @@ test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs
 	@python3 scripts/test-suites.py
 
 # Not among all tests: building Kubernetes and containerd takes half an hour.
-test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in a cluster, with two versions of containerd
+test-kubernetes: dependencies kernel-release ## pods in a VM, through ctr, CRI and in a cluster, with several versions of containerd
 	@scripts/install-dependencies.sh test
 	@guest/image/initramfs.sh >/dev/null
 	@runtimes/build.sh native
@@ -64,8 +64,11 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through CRI and in
 	cargo build -p squeezy-requests --target x86_64-unknown-linux-musl
 	@containerd=$$(host/shim/tests/kubernetes/build.sh) && \
 	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
+	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) \
+	host/shim/tests/containerd-vm.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
-	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
+	@containerds=$$(host/shim/tests/containerds.sh) \
+	host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100
 	@host/shim/tests/kills.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 40
 	@host/shim/tests/knative.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/openwhisk.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2

@@ -37,6 +37,7 @@ SCRIPTS = [
     ("critest", ["host/shim/tests/critest.sh", SHIM]),
     ("output of containers", ["host/shim/tests/output.sh", SHIM, "1000"]),
     ("pods with kills", ["host/shim/tests/kills.sh", SHIM, "2000"]),
+    ("pods with kills of kubelet", ["env", "rounds=200", "most=12", "host/shim/tests/kubernetes.sh", SHIM]),
 ]
 
 

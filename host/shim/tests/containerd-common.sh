@@ -1,6 +1,6 @@
 # What the tests with containerd share; to be sourced with the arguments SHIM ARGUMENT..., or SHIM inside PROGRAMS WORK
-# ARGUMENT... in namespaces of its own. `containerds` has the directories to look for programs in, for each containerd to
-# test with: Debian's if it is not set. With `cri`, containerd has its CRI plugin.
+# ARGUMENT... in namespaces of its own. `containerds` has a line for each containerd to test with, the directories to look
+# for programs in: Debian's if it is not set. With `cri`, containerd has its CRI plugin.
 #
 # Everything is in namespaces of its own, with a /run and a /var/lib of its own, and ends with them: nothing is left on
 # the machine.
@@ -8,10 +8,11 @@
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "${2-}" != inside ]; then
-	[ -n "${containerds-}" ] || containerds=("$("$here/get-containerd.sh")")
+	[ -n "${containerds-}" ] || containerds=$("$here/get-containerd.sh")
+	mapfile -t each <<<"$containerds"
 	work=$(mktemp -d "${TMPDIR:-/tmp}/squeezy-shim.XXXXXX")
 	trap 'rm -rf "$work"' EXIT
-	for programs in "${containerds[@]}"; do
+	for programs in "${each[@]}"; do
 		unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
 			"$0" "$1" inside "$programs" "$work" "${@:2}"
 	done
@@ -26,6 +27,19 @@ mount -t tmpfs tmpfs /var/lib
 mkdir "$work/bin"
 ln -s "$shim" "$work/bin/containerd-shim-squeezy-v2"
 export PATH=$programs:$work/bin:$PATH
+# That of containerd 2 says in each call that control groups of version 1 are old.
+if [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
+	mkdir "$work/first"
+	cat >"$work/first/ctr" <<-SH
+		#!/usr/bin/env bash
+		{
+			"$(command -v ctr)" "\$@" 2>&1 >&3 3>&- | sed --unbuffered '/DEPRECATION: The support for cgroup v1/d' >&2
+			exit "\${PIPESTATUS[0]}"
+		} 3>&1
+	SH
+	chmod +x "$work/first/ctr"
+	export PATH=$work/first:$PATH
+fi
 
 die() {
 	echo "${0##*/}: $*" >&2

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Runs pods in a VM through CRI, as kubelet does: with Debian's containerd and a newer one, and the shim as the image
+# Runs pods in a VM through CRI, as kubelet does: with each containerd, and the shim as the image
 # squeezy-node installs and removes it.
 # usage: host/shim/tests/cri.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
-	debian=$("$(dirname "$0")/get-containerd.sh")
-	containerds=("$debian:$kubernetes" "$kubernetes")
+	containerds=$("$(dirname "$0")/containerds.sh")
 fi
 # shellcheck disable=SC2034 # it is for what is sourced
 installer=image
@@ -296,6 +294,6 @@ wait "$containerd" || true
 echo "nothing is left of the shim"
 squeezy_node remove
 cmp /etc/containerd/config.toml "$work/config-before.toml" || die "containerd's configuration is another than before"
-for file in /usr/local/bin/containerd-shim-squeezy-v2 /usr/lib/squeezy /var/lib/squeezy /run/squeezy; do
+for file in /usr/local/bin/containerd-shim-squeezy-v2 /usr/lib/squeezy /var/lib/squeezy-shim /run/squeezy; do
 	[ ! -e "$file" ] || die "$file is left"
 done

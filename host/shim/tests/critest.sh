@@ -5,7 +5,7 @@
 set -euo pipefail
 if [ "${2-}" != inside ]; then
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=("$("$(dirname "$0")/kubernetes/build.sh")")
+	containerds=$("$(dirname "$0")/containerds.sh" newest)
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"

@@ -3,9 +3,7 @@
 # usage: host/shim/tests/kills.sh SHIM COUNT [SEED]
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
-	debian=$("$(dirname "$0")/get-containerd.sh")
-	containerds=("$debian:$kubernetes")
+	containerds=$("$(dirname "$0")/containerds.sh" debian)
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"

@@ -5,9 +5,7 @@
 set -euo pipefail
 if [ "${2-}" != inside ]; then
 	knative=$("$(dirname "$0")/knative/build.sh")
-	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
-	debian=$("$(dirname "$0")/get-containerd.sh")
-	containerds=("$debian:$knative:$kubernetes" "$knative:$kubernetes")
+	containerds=$("$(dirname "$0")/containerds.sh" debian newest | sed "s,^,$knative:,")
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"

@@ -7,9 +7,7 @@
 # usage: host/shim/tests/openwhisk.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	kubernetes=$("$(dirname "$0")/kubernetes/build.sh")
-	debian=$("$(dirname "$0")/get-containerd.sh")
-	containerds=("$debian:$kubernetes" "$kubernetes")
+	containerds=$("$(dirname "$0")/containerds.sh" debian newest)
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"

@@ -4,10 +4,8 @@
 set -euo pipefail
 tests=$(cd "$(dirname "$0")/../../../../host/shim/tests" && pwd)
 if [ "${2-}" != inside ]; then
-	kubernetes=$("$tests/kubernetes/build.sh")
-	debian=$("$tests/get-containerd.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=("$debian:$kubernetes")
+	containerds=$("$tests/containerds.sh" debian)
 fi
 # shellcheck source-path=SCRIPTDIR source=../../../../host/shim/tests/cri-common.sh
 . "$tests/cri-common.sh"
