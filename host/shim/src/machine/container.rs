@@ -131,7 +131,7 @@ impl Made {
     }
 
     /// The most private memory that it may have, in bytes, if that is less than its partition.
-    pub(super) fn memory_limit_bytes(&self) -> Option<u64> {
+    pub(super) fn private_limit_bytes(&self) -> Option<u64> {
         lock(&self.spec).private_limit_bytes
     }
 

@@ -30,7 +30,7 @@ impl Machine {
         }
         let private: Vec<u64> = measured.iter().map(|(_, usage)| usage.private_bytes).collect();
         let its = running.iter().find(|made| only == Some(made.id()));
-        let its_limit_bytes = its.and_then(|made| made.memory_limit_bytes());
+        let its_limit_bytes = its.and_then(|made| made.private_limit_bytes());
         let memory_limit_bytes = its_limit_bytes.unwrap_or(self.partition_bytes);
         let mut sum = Usage { memory_limit_bytes, ..Usage::default() };
         for (share, (id, usage)) in shares(resident_bytes, &private).into_iter().zip(measured) {
