@@ -10,6 +10,7 @@ use rustix::{
 use squeezy_llfree::PAGE_BYTES;
 use std::{
     io,
+    iter::Sum,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     time::{Duration, Instant},
@@ -70,6 +71,24 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
+/// What has been discarded where there should have been nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Strays {
+    /// In how many pieces of memory there was something. Each costs the host the same, however small its pages are.
+    pub(crate) pieces: u64,
+    /// How much host memory that was, in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Sum for Strays {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, more| Self {
+            pieces: sum.pieces + more.pieces,
+            bytes: sum.bytes + more.bytes,
+        })
+    }
+}
+
 impl MemoryFile {
     /// A new file. It is empty: pages appear when they are touched.
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Self> {
@@ -121,15 +140,15 @@ impl MemoryFile {
     }
 
     /// The same for a range with next to nothing behind it: only those of its pieces of so many bytes in which there is
-    /// something. To discard the rest, too, Linux would look at all that it is mapped to. Returns how many bytes of host
-    /// memory that were.
-    pub(crate) fn discard_strays(&self, range: Range<u64>, piece_bytes: u64) -> io::Result<u64> {
-        let (mut left, mut sum) = (range.clone(), 0);
+    /// something. To discard the rest, too, Linux would look at all that it is mapped to.
+    pub(crate) fn discard_strays(&self, range: Range<u64>, piece_bytes: u64) -> io::Result<Strays> {
+        let (mut left, mut sum) = (range.clone(), Strays::default());
         while let Some(data) = self.first_data(&left)? {
             let start = data - (data - range.start) % piece_bytes;
             left.start = (start + piece_bytes).min(range.end);
             let (bytes, _) = self.discard_counted(start..left.start)?;
-            sum += bytes;
+            sum.pieces += 1;
+            sum.bytes += bytes;
         }
         Ok(sum)
     }
@@ -277,7 +296,8 @@ mod tests {
         memory.before_discard.set(move || {
             counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         });
-        memory.discard_strays(3 * PAGE_BYTES..1023 * PAGE_BYTES, MIB).unwrap();
+        let strays = memory.discard_strays(3 * PAGE_BYTES..1023 * PAGE_BYTES, MIB).unwrap();
+        assert_eq!(strays.pieces, 2, "{strays:?}");
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), PAGE_BYTES, "the last one is not in it");
         assert_eq!(discards.load(std::sync::atomic::Ordering::Relaxed), 2);
     }

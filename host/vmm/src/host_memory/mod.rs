@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{ops::Range, sync::Arc};
 
-pub(crate) use file::MemoryFile;
+pub(crate) use file::{MemoryFile, Strays};
 pub use huge_pages::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 
 /// Where the guest's memory is.

@@ -1,6 +1,7 @@
 //! Areas that the host keeps: the guest has less memory until they are given back (HyperAlloc's hard limit).
 
 use super::{spare::Spare, zone::ReclaimZone, zone_memory::TreeAreas};
+use crate::host_memory::Strays;
 use squeezy_llfree::{AreaSet, Free, TreeIndex};
 use std::{
     io,
@@ -161,8 +162,8 @@ impl ReclaimZone {
         hand.keep(self.kept.count());
     }
 
-    /// Discards what the guest has touched of the areas that it does not have; returns how many bytes that was.
-    pub(super) fn enforce(&self) -> io::Result<u64> {
+    /// Discards what the guest has touched of the areas that it does not have.
+    pub(super) fn enforce(&self) -> io::Result<Strays> {
         self.memory.discard_strays(&self.kept.areas())
     }
 }

@@ -20,7 +20,7 @@ mod zone_memory;
 
 use crate::{
     Result, VmError,
-    host_memory::{FilePart, HostMemory, MemoryPiece},
+    host_memory::{FilePart, HostMemory, MemoryPiece, Strays},
 };
 use locked_zone::LockedZone;
 use serde::{Deserialize, Serialize};
@@ -194,9 +194,8 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Discards what the guest has touched of it; returns how many bytes that was. Not 0 if it has touched anything.
-    /// Puts zones in order that somebody has failed with, too.
-    pub(crate) fn enforce(&self) -> Result<u64> {
+    /// Discards what the guest has touched of it. Puts zones in order that somebody has failed with, too.
+    pub(crate) fn enforce(&self) -> Result<Strays> {
         let zones = self.zones.iter().filter(|zone| zone.kept_bytes() > 0 || zone.has_failed());
         zones.map(|zone| zone.work().enforce().map_err(cannot_give_back)).sum()
     }

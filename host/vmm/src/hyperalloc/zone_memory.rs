@@ -1,6 +1,6 @@
 //! Where the memory of a zone is.
 
-use crate::host_memory::{FilePart, HostMemory};
+use crate::host_memory::{FilePart, HostMemory, Strays};
 use squeezy_llfree::{
     AREA_BYTES, AreaSet, PAGE_BYTES, TREE_AREAS, TreeIndex, header::ZoneDescription,
 };
@@ -105,7 +105,7 @@ impl ZoneMemory {
     }
 
     /// Discards what there is behind areas behind which there should be nothing; returns how many bytes that were.
-    pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<u64> {
+    pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<Strays> {
         let runs = self.runs(areas).into_iter();
         runs.map(|(part, run)| part.file.discard_strays(run, AREA_BYTES)).sum()
     }

@@ -1,6 +1,8 @@
 //! From a configuration to a VM whose agent answers.
 
-use super::{Shared, Vm, memory::check_host_memory, supervisor::supervise, swept::Swept};
+use super::{
+    MOST_HANDS, Shared, Vm, memory::check_host_memory, supervisor::supervise, swept::Swept,
+};
 use crate::{
     Accelerator, AgentClient, Llfree, MemoryBackend, Result, VmConfig, VmError,
     agent::RunningTime,
@@ -17,7 +19,7 @@ use std::{
 };
 use tokio::{
     net::UnixStream,
-    sync::{Mutex, watch},
+    sync::{Mutex, Semaphore, watch},
 };
 
 /// How far a VM has got in starting.
@@ -112,6 +114,7 @@ impl Vm {
             paused: watch::Sender::new(false),
             condemned: Mutex::default(),
             swept: Swept::default(),
+            hands: Arc::new(Semaphore::new(MOST_HANDS)),
             started,
         });
         let (channel_open, open) = watch::channel(false);

@@ -1,6 +1,6 @@
 //! Discards the memory of instances that are not to live on, while the VM is paused.
 
-use super::{Vm, memory::blocking};
+use super::Vm;
 use crate::{AgentClient, Result, VmError};
 use futures_util::future::join_all;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, InstanceState, PartitionNumber};
@@ -29,7 +29,7 @@ impl Vm {
                 "the VM was started without `llfree`, which needs the memory backend `memfd`",
             ));
         };
-        let work = blocking(move || reclaimer.condemn(&memory));
+        let work = self.shared.work(move || reclaimer.condemn(&memory));
         let discarded = self.shared.fate.guard(async {
             // What fails may have discarded a part.
             condemned.insert(partition);

@@ -221,7 +221,7 @@ impl Shared {
         let reclaimer = self.reclaimer.get().cloned().ok_or_else(|| {
             VmError::AllocatorState("the VM was started without `llfree`".to_owned())
         })?;
-        let result = self.fate.guard(blocking(move || take(&reclaimer))).await;
+        let result = self.fate.guard(self.work(move || take(&reclaimer))).await;
         match &result {
             Ok(taken) if taken.bytes > 0 => {
                 tracing::debug!(vm = self.config.name, %taken, "free memory");
@@ -230,6 +230,22 @@ impl Shared {
             Err(error) => tracing::warn!(vm = self.config.name, %error, "free memory"),
         }
         result
+    }
+}
+
+impl Shared {
+    /// Does work on its memory. What a VMM does to its file may have that hang, and no more than [`MOST_HANDS`] threads are
+    /// to hang with it: all VMs have their threads of one pool.
+    pub(super) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let hand = self.hands.clone().acquire_owned().await.expect("nobody closes it");
+        blocking(move || {
+            let _hand = hand;
+            work()
+        })
+        .await
     }
 }
 

@@ -24,13 +24,16 @@ use std::{
     time::{Duration, Instant},
 };
 use swept::Swept;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 pub use boot::BootStep;
 pub use memory::MemoryUse;
 
 /// How long the VMM's process may take to exit once it has been killed.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Most threads that work on the memory of one VM at a time.
+const MOST_HANDS: usize = 8;
 
 /// A running VM. Dropping it kills it.
 pub struct Vm {
@@ -61,6 +64,8 @@ struct Shared {
     started: Instant,
     /// What sweeps have taken.
     swept: Swept,
+    /// For each thread that may work on its memory at a time.
+    hands: Arc<Semaphore>,
 }
 
 impl Vm {

@@ -3,9 +3,8 @@
 use super::{
     Shared,
     lenience::{Lenience, Verdict},
-    memory::blocking,
 };
-use crate::{Grain, Taken, VmError};
+use crate::{Grain, Taken, VmError, host_memory::Strays};
 use std::time::{Duration, Instant};
 
 /// How often there may be something to do.
@@ -21,12 +20,13 @@ impl Shared {
         let mut lenience = Lenience::default();
         loop {
             tick.tick().await;
-            let bytes = self.enforce().await;
-            match lenience.judge(bytes, Instant::now()) {
+            let Strays { pieces, bytes } = self.enforce().await;
+            match lenience.judge(pieces, Instant::now()) {
                 Verdict::Lives => {}
                 Verdict::IsWarned => tracing::warn!(
                     vm = self.config.name,
                     bytes,
+                    places = pieces,
                     "the guest has used memory that the host had taken; if it does so again soon, its VM is ended"
                 ),
                 Verdict::Ends => return VmError::LimitBroken { bytes },
@@ -42,19 +42,20 @@ impl Shared {
         }
     }
 
-    /// Discards what the guest has used of the memory that it does not have; returns how many bytes that was.
-    async fn enforce(&self) -> u64 {
-        let Some(reclaimer) = self.reclaimer.get().cloned() else { return 0 };
+    /// Discards what the guest has used of the memory that it does not have.
+    async fn enforce(&self) -> Strays {
+        let Some(reclaimer) = self.reclaimer.get().cloned() else { return Strays::default() };
         let begin = Instant::now();
-        let found = blocking(move || reclaimer.enforce()).await;
-        let bytes = found.unwrap_or_else(|error| {
+        let found = self.work(move || reclaimer.enforce()).await;
+        let strays = found.unwrap_or_else(|error| {
             tracing::warn!(vm = self.config.name, %error, "memory that the host had taken");
-            0
+            Strays::default()
         });
-        if bytes > 0 {
+        let bytes = strays.bytes;
+        if strays.pieces > 0 {
             tracing::debug!(vm = self.config.name, bytes, "used of what the host had taken");
             self.swept.add(&Taken { bytes, took: begin.elapsed(), ..Taken::default() });
         }
-        bytes
+        strays
     }
 }

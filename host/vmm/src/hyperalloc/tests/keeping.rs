@@ -147,7 +147,7 @@ fn what_the_host_keeps_is_taken_again_from_a_guest_that_uses_it() {
     reclaimer.hold(USABLE_BYTES).unwrap();
     assert_eq!((reclaimer.held_bytes(), guest.held()), (USABLE_BYTES, 3));
     assert_eq!(guest.counted(0), ((ZONE_AREAS - 3) * 512, 3));
-    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (0, 0));
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap().bytes), (0, 0));
 
     let (first, last) = (super::ZONE_STARTS[0], super::ZONE_STARTS[0] + 8 * MIB - 4096);
     for page in [first, last] {
@@ -156,8 +156,8 @@ fn what_the_host_keeps_is_taken_again_from_a_guest_that_uses_it() {
     // The guest's word does not count.
     guest.write(guest.layouts[0].live, &0_u32.to_le_bytes());
     guest.set_area(guest.layouts[0].area, 3, 0);
-    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (8192, 8192));
-    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap()), (0, 0));
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap().bytes), (8192, 8192));
+    assert_eq!((guest.usable_resident(), reclaimer.enforce().unwrap().bytes), (0, 0));
     assert_eq!(reclaimer.held_bytes(), USABLE_BYTES);
 
     // What it has made something else of is lost to it.
@@ -249,7 +249,7 @@ fn what_only_the_guest_says_to_be_evicted_is_discarded_too() {
     let reclaimer = guest.reclaimer();
     reclaimer.hold(USABLE_BYTES).unwrap();
     assert_eq!((reclaimer.held_bytes(), guest.usable_resident()), (USABLE_BYTES, 0));
-    assert_eq!(reclaimer.enforce().unwrap(), 0);
+    assert_eq!(reclaimer.enforce().unwrap().pieces, 0);
 }
 
 /// It may take seconds, and a guest waits for one at most before it kills somebody.
@@ -343,7 +343,7 @@ fn what_was_left_in_the_middle_goes_back() {
     let partition = super::ZONE_STARTS[1]..super::ZONE_STARTS[1] + 32 * MIB;
     reclaimer.take(&partition, Grain::Area).unwrap();
     assert_eq!(guest.counted(1), (ZONE_AREAS * 512, 0));
-    assert_eq!(reclaimer.enforce().unwrap(), 0);
+    assert_eq!(reclaimer.enforce().unwrap().pieces, 0);
     assert_eq!((reclaimer.held_bytes(), guest.held()), (2 * MIB, 1));
     assert_eq!(guest.counted(0), ((ZONE_AREAS - 1) * 512, 1));
     assert_eq!([0, 2, 3].map(|area| guest.area(0, area)), [HOST, FREE_EVICTED, FREE_EVICTED]);
