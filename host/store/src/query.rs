@@ -3,7 +3,7 @@
 use crate::{ReadError, Store, rows, schema};
 use rusqlite::{Connection, OptionalExtension, ToSql, params_from_iter};
 use squeezy_openwhisk::{Namespace, QualifiedName, activation::Activation};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, sync::Arc};
 
 /// A filter for activations. A list is in the order in which they have ended, the latest first;
 /// with a time, in the order in which they have started, as in OpenWhisk.
@@ -128,27 +128,23 @@ impl Store {
     ) -> Result<Vec<Found>, ReadError> {
         let selection = selection.clone();
         let waiting = self.waiting(|activation| selection.admits(activation));
-        // Any of those that wait may come first.
-        let from = if waiting.is_empty() { skip } else { 0 };
-        let most = (skip - from).saturating_add(limit);
         self.read(move |connection| {
+            // The same state of the file for all queries.
+            let read = connection.unchecked_transaction()?;
+            let waiting = not_there(&read, waiting)?;
+            // Any of those that wait may come first: so many less of the others are among those that are left out.
+            let from = skip.saturating_sub(waiting.len());
+            let most = (skip - from).saturating_add(limit);
             let (_, mut parameters) = selection.condition();
             for number in [most, from] {
                 parameters.push(Box::new(rows::signed(number as u64)));
             }
-            let mut statement = connection.prepare(&selection.list_sql())?;
+            let mut statement = read.prepare(&selection.list_sql())?;
             let written = statement.query_map(params_from_iter(parameters), found)?;
-            if waiting.is_empty() {
-                return written.collect();
-            }
-            // Some that waited may be in the file by now.
-            let mut all = BTreeMap::new();
-            for found in written {
-                let found = found?;
-                all.insert(selection.key(&found), found);
-            }
-            all.extend(waiting.into_iter().map(|found| (selection.key(&found), found)));
-            Ok(all.into_values().rev().skip(skip - from).take(limit).collect())
+            let mut all = written.collect::<rusqlite::Result<Vec<_>>>()?;
+            all.extend(waiting);
+            all.sort_by_key(|found| Reverse(selection.key(found)));
+            Ok(all.into_iter().skip(skip - from).take(limit).collect())
         })
         .await
     }
@@ -163,12 +159,8 @@ impl Store {
             let (_, parameters) = selection.condition();
             let mut statement = read.prepare(&selection.count_sql())?;
             let count: i64 = statement.query_row(params_from_iter(parameters), |row| row.get(0))?;
-            let mut there = read.prepare("SELECT 1 FROM activations WHERE number = ?1")?;
-            let mut more = 0;
-            for Found { number, .. } in waiting {
-                more += usize::from(!there.exists([number])?);
-            }
-            Ok(usize::try_from(count).unwrap_or(0) + more)
+            let more = not_there(&read, waiting)?;
+            Ok(usize::try_from(count).unwrap_or(0) + more.len())
         })
         .await
     }
@@ -232,6 +224,18 @@ impl Store {
             Err(error) => Err(ReadError(error.to_string())),
         }
     }
+}
+
+/// Those that are not in the file yet: some that waited may be by now.
+fn not_there(read: &Connection, waiting: Vec<Found>) -> rusqlite::Result<Vec<Found>> {
+    let mut there = read.prepare("SELECT 1 FROM activations WHERE number = ?1")?;
+    let mut left = Vec::new();
+    for found in waiting {
+        if !there.exists([found.number])? {
+            left.push(found);
+        }
+    }
+    Ok(left)
 }
 
 fn found(row: &rusqlite::Row<'_>) -> rusqlite::Result<Found> {
