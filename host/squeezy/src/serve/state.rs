@@ -28,6 +28,9 @@ const OLDEST: u32 = 1;
 const MOST_BYTES: usize = 64 << 20;
 const MOST_ACTIONS: usize = 1000;
 
+/// The part of that number, as a divisor, that is left to the operator's namespace: tenants together do not lock him out.
+const OPERATORS_PART: usize = 8;
+
 /// How much of it the actions and packages of one namespace may take, other than the operator's, in bytes.
 const MOST_BYTES_OF_ONE: usize = 4 << 20;
 
@@ -282,7 +285,7 @@ impl State {
         let mut contents = self.contents.clone();
         change(&mut contents);
         contents.version = VERSION;
-        let path = self.path.clone();
+        let (path, before) = (self.path.clone(), self.contents.count());
         let grows = grows.filter(|namespace| !namespace.is_guest()).cloned();
         // Not on the threads that answer calls, because it waits for the disk.
         let written = tokio::task::spawn_blocking(move || {
@@ -290,15 +293,15 @@ impl State {
                 serde_json::to_vec_pretty(contents)
                     .map_err(|error| StateError::File { path: path.clone(), error: error.into() })
             };
-            if let Some(namespace) = grows
-                && text_of(&contents.of(&namespace))?.len() > MOST_BYTES_OF_ONE
+            if let Some(namespace) = &grows
+                && text_of(&contents.of(namespace))?.len() > MOST_BYTES_OF_ONE
             {
                 return Err(StateError::FullOfOne);
             }
             let text = text_of(&contents)?;
-            let Contents { actions, sequences, packages, .. } = &contents;
-            let most = (actions.len() + sequences.len()).max(packages.len());
-            if most > MOST_ACTIONS || text.len() > MOST_BYTES {
+            let left = grows.map_or(0, |_| MOST_ACTIONS / OPERATORS_PART);
+            let has_room = contents.count() <= before.max(MOST_ACTIONS - left);
+            if !has_room || contents.count() > MOST_ACTIONS || text.len() > MOST_BYTES {
                 return Err(StateError::Full);
             }
             let written = write_whole(&path, &text);
@@ -312,6 +315,11 @@ impl State {
 }
 
 impl Contents {
+    /// How many actions or packages it has, whichever there are more of.
+    fn count(&self) -> usize {
+        (self.actions.len() + self.sequences.len()).max(self.packages.len())
+    }
+
     /// What a namespace has of it.
     fn of(&self, namespace: &Namespace) -> Self {
         Self {
@@ -565,6 +573,18 @@ mod tests {
             assert!(error.contains("move it away") && error.lines().count() == 1, "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
+    }
+
+    #[tokio::test]
+    async fn tenants_leave_room_for_the_operator() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut state = State::open(directory.path()).unwrap();
+        let all = MOST_ACTIONS - MOST_ACTIONS / OPERATORS_PART;
+        let many = (0..all).map(|number| (name(&format!("/acme/{number}")), action(1))).collect();
+        state.change(None, |contents| contents.actions = many).await.unwrap();
+        assert!(matches!(state.put(&name("/zeta/f"), action(1)).await, Err(StateError::Full)));
+        state.put(&name("f"), action(1)).await.unwrap();
+        state.put(&name("/acme/1"), action(2)).await.unwrap();
     }
 
     #[tokio::test]
