@@ -349,12 +349,16 @@ impl Inside {
         };
         let removes = join_all(shared.into_values().map(|number| remove(booted, number)));
         // The guest's kernel lets go of the partition in the moment that nobody is in it any more, if it has been asked to.
-        let reclaimed = async { reclaim(booted, slot?).await };
+        let reclaimed = async {
+            let called = begin.elapsed();
+            Some((called, reclaim(booted, slot?).await?))
+        };
         let ((), _, reclaimed) = tokio::join!(end_keeper, removes, reclaimed);
-        if let Some(Resize { latency, plugged_bytes, .. }) = reclaimed {
-            // With what the request took, and the memory that the VM's pods have.
+        if let Some((called, Resize { lead, latency, plugged_bytes, .. })) = reclaimed {
+            // With what the request took, and the memory that the VM's pods have. The guest is asked about it once more
+            // after that.
             tracing::info!(
-                after_us = begin.elapsed().as_micros(),
+                after_us = (called + lead + latency).as_micros(),
                 latency_us = latency.as_micros(),
                 plugged_bytes,
                 "the memory of a pod is back"

@@ -61,6 +61,9 @@ pub struct Resize {
     pub requested_bytes: u64,
     /// Size after, in bytes: as requested, or as a later request changed it.
     pub plugged_bytes: u64,
+    /// Time from the call until the request: the device is asked for its size before.
+    #[serde(default)]
+    pub lead: Duration,
     /// Time from the request until the size was reached.
     pub latency: Duration,
     /// How many times the size was polled.

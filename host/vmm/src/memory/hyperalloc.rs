@@ -110,6 +110,7 @@ impl HostDriven {
                 before_bytes,
                 requested_bytes,
                 plugged_bytes,
+                lead: Duration::ZERO,
                 latency,
                 polls,
                 device: None,

@@ -83,6 +83,7 @@ impl GuestDriven {
         limit: Duration,
         agent: Option<&AgentClient>,
     ) -> Result<Resize> {
+        let called = Instant::now();
         let timer = ShortTimer::new().map_err(|e| VmError::system("timerfd", e))?;
         let before_bytes = self.size().await?;
         let earlier = self.devices.device_requests(self.device).await;
@@ -141,7 +142,8 @@ impl GuestDriven {
             }
             None => None,
         };
-        Ok(Resize { before_bytes, requested_bytes, plugged_bytes, latency, polls, device })
+        let lead = start - called;
+        Ok(Resize { before_bytes, requested_bytes, plugged_bytes, lead, latency, polls, device })
     }
 }
 
