@@ -234,8 +234,8 @@ impl Shared {
 }
 
 impl Shared {
-    /// Does work on its memory. What a VMM does to its file may have that hang, and no more than [`MOST_HANDS`] threads are
-    /// to hang with it: all VMs have their threads of one pool.
+    /// Does work on its memory. What a VMM does to its file may have that hang, and no more than
+    /// [`MOST_HANDS`](super::MOST_HANDS) threads are to hang with it: all VMs have their threads of one pool.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
