@@ -230,24 +230,14 @@ impl Registry {
 
     /// How many VMs a namespace has whose servers run.
     fn vms_of(&self, namespace: &str) -> Result<usize> {
-        let directory = self.directory.join("servers");
-        let count = || -> io::Result<usize> {
-            let mut count = 0;
-            for entry in fs::read_dir(&directory)? {
-                let path = entry?.path();
-                let is_of_it = path.extension().is_some_and(|extension| extension == "pods")
-                    && read_to_string(&path).is_ok_and(|text| {
-                        text.split_once('\n').is_some_and(|(_, of)| of == namespace)
-                    });
-                let server = path.file_stem().and_then(|name| ServerName::parse(name.to_str()?));
-                count +=
-                    usize::from(is_of_it && server.is_some_and(|server| self.is_running(&server)));
-            }
-            Ok(count)
+        let runs = |path: &PathBuf| {
+            let is_of_it = path.extension().is_some_and(|extension| extension == "pods")
+                && read_to_string(path)
+                    .is_ok_and(|text| text.split_once('\n').is_some_and(|(_, of)| of == namespace));
+            let server = path.file_stem().and_then(|name| ServerName::parse(name.to_str()?));
+            is_of_it && server.is_some_and(|server| self.is_running(&server))
         };
-        count().map_err(|error| {
-            Error::failed(format_args!("cannot read {}: {error}", directory.display()))
-        })
+        Ok(self.files("servers")?.iter().filter(|path| runs(path)).count())
     }
 
     /// How many pods the VM of a server has room for; `otherwise` if nothing is said.
@@ -293,16 +283,16 @@ impl Registry {
 
     /// The files of the pods that have a place in a server.
     fn pods_of(&self, server: &ServerName) -> Result<Vec<PathBuf>> {
-        let directory = self.directory.join("pods");
+        let mut files = self.files("pods")?;
+        files.retain(|path| read_to_string(path).is_ok_and(|text| text == server.as_str()));
+        Ok(files)
+    }
+
+    /// The files in a directory of it.
+    fn files(&self, part: &str) -> Result<Vec<PathBuf>> {
+        let directory = self.directory.join(part);
         let read = || -> io::Result<Vec<PathBuf>> {
-            let mut files = Vec::new();
-            for entry in fs::read_dir(&directory)? {
-                let path = entry?.path();
-                if read_to_string(&path).is_ok_and(|text| text == server.as_str()) {
-                    files.push(path);
-                }
-            }
-            Ok(files)
+            fs::read_dir(&directory)?.map(|entry| Ok(entry?.path())).collect()
         };
         read().map_err(|error| {
             Error::failed(format_args!("cannot read {}: {error}", directory.display()))

@@ -231,9 +231,7 @@ impl Shared {
         }
         result
     }
-}
 
-impl Shared {
     /// Does work on its memory. What a VMM does to its file may have that hang, and no more than
     /// [`MOST_HANDS`](super::MOST_HANDS) threads are to hang with it: all VMs have their threads of one pool.
     pub(super) async fn work<T: Send + 'static>(
