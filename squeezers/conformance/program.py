@@ -27,6 +27,18 @@ def listens(path):
         return client.connect_ex(str(path)) == 0
 
 
+def remove_left_behind():
+    """Removes the sockets at default paths of processes that have ended, one of which may have had the next one's PID.
+
+    Who is killed, or is a child that ends at once, leaves its own behind, and PIDs come again after some minutes.
+    """
+    for path in pathlib.Path("/tmp").glob("squeezer-*.sock"):
+        pid = path.stem.removeprefix("squeezer-")
+        # One of another PID namespace is not known by its number.
+        if not pathlib.Path("/proc", pid).exists() and not listens(path):
+            path.unlink(missing_ok=True)
+
+
 def wait_until(condition, what="it does not come about"):
     end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
@@ -46,6 +58,7 @@ class Program(contextlib.AbstractContextManager):
     def __init__(self, command, environment, **options):
         """`environment` is all of it. Without SQUEEZER_SOCKET, its socket is in its directory; None is no variable."""
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="squeezer-test-"))
+        remove_left_behind()
         path = environment.get("SQUEEZER_SOCKET", self.directory / "squeezer.sock")
         variables = {**environment, "SQUEEZER_SOCKET": path}
         options.setdefault("cwd", self.directory)
