@@ -26,6 +26,7 @@ LONG = [
     ("properties of the state", "squeezy-llfree/lib", [], {"PROPTEST_CASES": "100000"}),
     ("headers", "squeezy-vmm/lib", ["no_header"], {"PROPTEST_CASES": "2000"}),
     ("resizing", "squeezy-vmm/resizing", ["--ignored"], {}),
+    ("a host without memory", "squeezy-vmm/short_host", ["--ignored"], {}),
     ("a store that is killed", "squeezy-store/lib", ["killed"], {"SQUEEZY_KILLS": "1000"}),
     ("a daemon that is killed", "squeezy/daemon", ["killed"], {"SQUEEZY_KILLS": "1000"}),
 ]

@@ -138,6 +138,27 @@ TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 	actor_kill(&neighbour);
 }
 
+/* It may be killed when it has just stopped waiting: then another host dies for another instance. */
+TEST(who_waits_for_the_host_can_be_killed, .seconds = 120)
+{
+	const u64 killed = event_count("wait_kills");
+	unsigned int tries;
+
+	for (tries = 0; tries < 10 && event_count("wait_kills") == killed; tries++) {
+		struct actor instance = start_in(0, "16");
+		const u64 waits = event_count("waits");
+
+		host_die("partition0", 0, free_areas("partition0"));
+		actor_tell(&instance, "go on");
+		actor_hear(&instance);
+		actor_tell(&instance, "take all");
+		ASSERT(WAIT_FOR(event_count("waits") > waits, PROMPT_MS), "nobody waits");
+		actor_kill(&instance);
+		ASSERT(WAIT_FOR(partition_is(0, "free"), PROMPT_MS), "%s", partition_state(0));
+	}
+	ASSERT_EQ(event_count("wait_kills"), killed + 1);
+}
+
 TEST(a_partition_comes_and_goes_with_what_was_in_hand, .seconds = 120)
 {
 	struct actor instance;

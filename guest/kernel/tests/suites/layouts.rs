@@ -184,3 +184,10 @@ fn no_memory_for_most_memory_maps() {
 fn no_memory_for_most_memory_maps_with_llfree() {
     owed("owed-llfree").parameters(&["llfree=partitions"]).check();
 }
+
+/// A partition that is not plugged is nothing to take, and one whose plug is undone is not either.
+#[test]
+#[ignore = "the same with free lists is run always: run by `make stress`"]
+fn no_memory_for_most_memory_maps_while_the_host_takes() {
+    owed("owed-taken").host_takes(Llfree::Partitions).check();
+}

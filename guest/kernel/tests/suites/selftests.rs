@@ -177,13 +177,22 @@ const MORE_MEMORY: [&str; 6] = [
     "virtio-mem-pci,memdev=more,requested-size=128M",
 ];
 
-#[test]
-fn the_shared_partition_while_the_host_takes() {
-    Suite::new("shared-taken", Kernel::Release, usual(), &[PLUGS, "shared_zone"])
+fn shared_zone(name: &str, kernel: Kernel) -> Suite {
+    Suite::new(name, kernel, usual(), &[PLUGS, "shared_zone"])
         .host_takes(Llfree::All)
         .arguments(&MORE_MEMORY)
         .data()
-        .check();
+}
+
+#[test]
+fn the_shared_partition_while_the_host_takes() {
+    shared_zone("shared-taken", Kernel::Release).check();
+}
+
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn the_shared_partition_while_the_host_takes_on_the_debug_kernel() {
+    shared_zone("shared-taken-debug", Kernel::Debug).base(1024 * MIB).check();
 }
 
 /// A VM without partitions, with so much memory.
@@ -313,7 +322,7 @@ fn rules_with_llfree_on_the_debug_kernel() {
 #[test]
 #[ignore = "takes five minutes: run by `make stress`"]
 fn rules_while_the_host_takes_on_the_debug_kernel() {
-    let programs: Vec<_> = [PLUGS].into_iter().chain(RULES).collect();
+    let programs: Vec<_> = ["resize", "llfree"].into_iter().chain(RULES).collect();
     Suite::new("rules-taken-debug", Kernel::Debug, usual(), &programs)
         .host_takes(Llfree::Partitions)
         .arguments(&INACCESSIBLE)

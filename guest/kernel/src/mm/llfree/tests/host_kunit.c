@@ -9,6 +9,7 @@
 #include <linux/vmstat.h>
 #include <linux/workqueue.h>
 
+#include "../counters.h"
 #include "../zone.h"
 #include "zone_kunit.h"
 
@@ -145,21 +146,32 @@ static void give_back(struct work_struct *work)
 	llfree_store(&live(fake)->epoch, 2U);
 }
 
+static long event_count(enum llfree_counter counter)
+{
+	return atomic_long_read(&llfree_counters[counter]);
+}
+
 static void a_wait_ends_when_the_host_gives_back(struct kunit *test)
 {
+	const long waits = event_count(LLFREE_WAITS);
+	const long interferences = event_count(LLFREE_INTERFERENCES);
 	struct fake *fake = new_fake(test);
 	unsigned int epoch;
 
 	KUNIT_EXPECT_EQ(test, 0U, llfree_wait_for_host(&fake->zone));
+	KUNIT_EXPECT_EQ(test, waits, event_count(LLFREE_WAITS));
 	live(fake)->epoch = 1;
 	INIT_DELAYED_WORK(&fake->giving_back, give_back);
 	schedule_delayed_work(&fake->giving_back, HZ / 20);
 	epoch = llfree_wait_for_host(&fake->zone);
 	flush_delayed_work(&fake->giving_back);
 	KUNIT_EXPECT_EQ(test, 2U, epoch);
+	KUNIT_EXPECT_EQ(test, waits + 1, event_count(LLFREE_WAITS));
 	KUNIT_EXPECT_FALSE(test, llfree_host_interfered(&fake->zone, epoch));
+	KUNIT_EXPECT_EQ(test, interferences, event_count(LLFREE_INTERFERENCES));
 	live(fake)->epoch = 3;
 	KUNIT_EXPECT_TRUE(test, llfree_host_interfered(&fake->zone, epoch));
+	KUNIT_EXPECT_EQ(test, interferences + 1, event_count(LLFREE_INTERFERENCES));
 }
 
 static void a_dead_host_is_waited_for_once(struct kunit *test)
