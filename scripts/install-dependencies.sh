@@ -52,6 +52,7 @@ TABLE
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
 curl curl tests of pods
+faketime faketime the test of a clock that jumps
 openssl openssl tests of the daemon's certificate
 iproute2 ip tests of the network of functions and pods
 npm npm the test of OpenWhisk's own client

@@ -2,6 +2,7 @@
 
 #[path = "../common/certificate.rs"]
 mod certificate;
+mod clock;
 #[path = "../common/mod.rs"]
 mod common;
 mod killed;
