@@ -7,38 +7,26 @@ use crate::{
     Id,
     error::{Error, Result},
     flags::Task,
+    found::{Found, runtime},
     owner,
-    registry::{Registry, ServerName},
+    registry::Registry,
     spec::Spec,
     timestamp,
     vm::Signal,
 };
 use containerd_shim_protos::{
-    api::{DeleteResponse, ShutdownRequest, StateRequest},
+    api::{DeleteResponse, ShutdownRequest},
     protobuf::{Message, MessageField},
-    shim_async::{Client, TaskClient},
-    ttrpc::{self, r#async::transport::Socket, context},
+    ttrpc::context,
 };
-use std::{
-    env,
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
-use tokio::{
-    net::UnixStream,
-    runtime,
-    time::{Instant, sleep, timeout_at},
-};
+use std::{env, path::Path, time::Duration};
+use tokio::time::{Instant, timeout_at};
 
 /// How long a server may take to answer before it is ended. containerd has waited for it in vain already, and waits 5 s for
 /// this program.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// How long a server that answers is waited for until it has removed the task, from the beginning. It goes on after that.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(4);
-/// How long to wait before a server is connected to again that has as many connections as it can have without looking.
-const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Removes what is left of a task: its server does that, with the containers of a pod. A server that does not answer is
 /// ended for a pod, with its VM, and the place of a pod is given back. Returns what to print.
@@ -91,14 +79,6 @@ fn pod_of(task: &Task) -> Id {
     }
 }
 
-/// A server as it was while the registry was locked: its name may be another's later.
-struct Found {
-    server: ServerName,
-    socket: PathBuf,
-    /// The file that it owns, if it has begun to.
-    owned: Option<File>,
-}
-
 /// What a server says of a task.
 enum Answer {
     /// It does not have it, or not any more.
@@ -110,20 +90,13 @@ enum Answer {
 }
 
 impl Found {
-    fn new(registry: &Registry, server: ServerName) -> Result<Self> {
-        let owned = owner::open(&registry.owner(&server)).map_err(|error| {
-            Error::failed(format_args!("cannot open the owner of {}: {error}", server.as_str()))
-        })?;
-        Ok(Self { socket: registry.socket(&server), owned, server })
-    }
-
     /// Has the server remove a task.
     fn remove(&self, task: &Id) -> Result<Answer> {
-        let runtime = runtime::Builder::new_current_thread().enable_all().build();
-        runtime.map_err(Error::failed)?.block_on(async {
+        runtime()?.block_on(async {
             let begin = Instant::now();
-            let answer = timeout_at(begin + ANSWER_LIMIT, self.answer(task)).await;
-            let Ok(Ok(client)) = answer else { return Ok(Answer::None) };
+            let Some(client) = self.answer(task, ANSWER_LIMIT).await else {
+                return Ok(Answer::None);
+            };
             let shutdown =
                 ShutdownRequest { id: task.to_string(), now: true, ..Default::default() };
             let limit = context::with_duration(REMOVAL_LIMIT);
@@ -134,25 +107,6 @@ impl Found {
                 Ok(Err(_)) | Err(_) => Answer::Removes,
             })
         })
-    }
-
-    /// Waits until the server answers, whatever it says.
-    async fn answer(&self, task: &Id) -> ttrpc::Result<TaskClient> {
-        let stream = loop {
-            match UnixStream::connect(&self.socket).await {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    sleep(CONNECT_INTERVAL).await;
-                }
-                connected => break connected,
-            }
-        };
-        let stream = stream.map_err(|error| ttrpc::Error::Socket(error.to_string()))?;
-        let client = TaskClient::new(Client::new(Socket::new(stream)));
-        let state = StateRequest { id: task.to_string(), ..Default::default() };
-        match client.state(context::with_duration(ANSWER_LIMIT), &state).await {
-            Ok(_) | Err(ttrpc::Error::RpcStatus(_)) => Ok(client),
-            Err(error) => Err(error),
-        }
     }
 
     /// Ends the server, which does not answer, for this pod.

@@ -11,6 +11,7 @@ pub mod error;
 pub mod events;
 pub mod fifo;
 pub mod flags;
+mod found;
 mod freezer;
 pub mod group;
 pub mod holder;

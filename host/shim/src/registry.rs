@@ -120,11 +120,12 @@ impl Registry {
         Ok(Self { directory, _lock: lock })
     }
 
-    /// Reserves a place for a pod in a server of its group: the first that runs and has room, else a new one.
+    /// Reserves a place for a pod in a server of its group: the first that runs, has room and is not one of `silent`, else
+    /// a new one.
     ///
     /// # Errors
     /// The pod has a place already, or the group has too many servers.
-    pub fn reserve(&self, pod: &Id, group: &Group) -> Result<Place> {
+    pub fn reserve(&self, pod: &Id, group: &Group, silent: &[ServerName]) -> Result<Place> {
         if self.server_of(pod).is_ok_and(|server| self.is_running(&server)) {
             return Err(Error::new(ErrorKind::Exists, format_args!("pod {pod} exists already")));
         }
@@ -135,7 +136,9 @@ impl Registry {
             let server = ServerName::new(group, number);
             if !self.is_running(&server) {
                 free.get_or_insert(server);
-            } else if self.pods_of(&server)?.len() < usize::from(self.room(&server, pods_per_vm)) {
+            } else if !silent.contains(&server)
+                && self.pods_of(&server)?.len() < usize::from(self.room(&server, pods_per_vm))
+            {
                 found = Some(server);
                 break;
             }

@@ -1,9 +1,11 @@
 //! `start`: finds the server for a task, or makes one, and says where it listens.
 
 use crate::{
+    Id,
     bootstrap::Bootstrap,
     error::{Error, Result},
     flags::Task,
+    found::Found,
     group::{Group, room},
     registry::{Place, Registry, ServerName},
     serve::Assignment,
@@ -16,7 +18,11 @@ use std::{
     os::unix::{net::UnixListener, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    time::Duration,
 };
+
+/// How long a server may take to answer before a pod is sent to another one. One that is too busy for that costs a VM more.
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Finds or makes the server for a task. `program` is executed as the server, with a VM as the file `settings` says. Returns
 /// what to print.
@@ -39,38 +45,65 @@ pub fn start(
             .map_err(|error| Error::failed(format_args!("no working directory: {error}")))?,
     };
     let spec = Spec::read(&bundle)?;
-    let registry = Registry::lock(state, &task.address, &task.namespace)?;
-    let server = match &spec {
-        Spec::Container(pod, _) => registry.server_of(pod)?,
+    let registry = || Registry::lock(state, &task.address, &task.namespace);
+    let socket = match &spec {
+        Spec::Container(pod, _) => {
+            let registry = registry()?;
+            registry.socket(&registry.server_of(pod)?)
+        }
         Spec::Pod(pod) | Spec::Single(pod, _) => {
             let group = Group::of(pod)?;
-            match registry.reserve(&task.id, &group)? {
-                Place::Running(server) => server,
-                Place::New(server, listener) => {
-                    let begin = || {
-                        let settings = Settings::read(settings)?;
-                        let pods = room(group.partition_bytes, settings.pods);
-                        registry.admit(&server, &group, pods, settings.vms_per_namespace)?;
-                        let assignment = Assignment {
-                            state: state.to_owned(),
-                            containerd: task.address.clone(),
-                            namespace: task.namespace.clone(),
-                            server: server.clone(),
-                            events: bootstrap.events.clone(),
-                            partition_bytes: group.partition_bytes,
-                            settings,
-                        };
-                        spawn(program, &assignment, listener, &registry.log(&server))
-                    };
-                    begin().inspect_err(|_| give_up(&registry, &server))?;
-                    server
-                }
-            }
+            place(&task.id, &group, registry, |registry, server, listener| {
+                let settings = Settings::read(settings)?;
+                let pods = room(group.partition_bytes, settings.pods);
+                registry.admit(server, &group, pods, settings.vms_per_namespace)?;
+                let assignment = Assignment {
+                    state: state.to_owned(),
+                    containerd: task.address.clone(),
+                    namespace: task.namespace.clone(),
+                    server: server.clone(),
+                    events: bootstrap.events.clone(),
+                    partition_bytes: group.partition_bytes,
+                    settings,
+                };
+                spawn(program, &assignment, listener, &registry.log(server))
+            })?
         }
     };
-    let address = format!("unix://{}", registry.socket(&server).display());
+    let address = format!("unix://{}", socket.display());
     write_address(&bundle, &address)?;
     Ok(bootstrap.answer(&address))
+}
+
+/// Finds a place for a pod, in a server that `begin` starts if there is none that answers. Returns where it listens.
+fn place(
+    pod: &Id,
+    group: &Group,
+    registry: impl Fn() -> Result<Registry>,
+    begin: impl Fn(&Registry, &ServerName, UnixListener) -> Result<()>,
+) -> Result<PathBuf> {
+    let mut silent = Vec::new();
+    loop {
+        let registry = registry()?;
+        if !silent.is_empty() {
+            registry.release(pod)?;
+        }
+        match registry.reserve(pod, group, &silent)? {
+            Place::New(server, listener) => {
+                begin(&registry, &server, listener).inspect_err(|_| give_up(&registry, &server))?;
+                return Ok(registry.socket(&server));
+            }
+            Place::Running(server) => {
+                let found = Found::new(&registry, server)?;
+                // Nobody else waits for its answer.
+                drop(registry);
+                if found.answers(pod, ANSWER_LIMIT)? {
+                    return Ok(found.socket);
+                }
+                silent.push(found.server);
+            }
+        }
+    }
 }
 
 /// Starts a server. It listens already, so that there is nothing to wait for.

@@ -382,6 +382,7 @@ ctr container rm victim
 echo "the server hangs"
 detach victim sleep 100000
 pkill -STOP -f 'containerd-shim-squeezy-v2 serve'
+[ "$(run beside echo beside)" = beside ] || die "a pod was sent to a server that hangs"
 # containerd gives up on it when it looks for its tasks.
 kill "$containerd"
 wait "$containerd" || true

@@ -8,9 +8,9 @@ use crate::{
 use containerd_shim_protos::api;
 use rustix::net::listen;
 use serde_json::json;
-use std::{fs, os::unix::process::ExitStatusExt};
+use std::{fs, os::unix::process::ExitStatusExt, path::PathBuf};
 use tempfile::TempDir;
-use tokio::task::spawn_blocking;
+use tokio::{task::spawn_blocking, time::sleep};
 
 const CONTAINERD: &str = "/run/containerd/containerd.sock";
 
@@ -153,7 +153,7 @@ async fn a_place_is_given_back_whose_pod_never_came_to_its_server() {
 /// Has a place kept for a pod, as `start` does.
 fn reserve(state: &Path, pod: &str) -> Place {
     let group = Group::of_namespace("", 128 << 20);
-    registry(state).reserve(&id(pod), &group).unwrap()
+    registry(state).reserve(&id(pod), &group, &[]).unwrap()
 }
 
 #[test]

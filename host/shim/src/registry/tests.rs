@@ -39,14 +39,17 @@ fn the_first_pod_starts_a_server_and_further_ones_join_it_until_it_is_full() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let group = group("shop", "default", 256);
-    let (first, _listening) = started(registry.reserve(&id("pod-0"), &group).unwrap());
+    let (first, _listening) = started(registry.reserve(&id("pod-0"), &group, &[]).unwrap());
     for number in 1..pods_per_vm(group.partition_bytes) {
-        assert_eq!(joined(registry.reserve(&id(&format!("pod-{number}")), &group).unwrap()), first);
+        assert_eq!(
+            joined(registry.reserve(&id(&format!("pod-{number}")), &group, &[]).unwrap()),
+            first
+        );
     }
-    let (second, _listening_too) = started(registry.reserve(&id("one-more"), &group).unwrap());
+    let (second, _listening_too) = started(registry.reserve(&id("one-more"), &group, &[]).unwrap());
     assert_ne!(first, second);
     registry.release(&id("pod-7")).unwrap();
-    assert_eq!(joined(registry.reserve(&id("another"), &group).unwrap()), first);
+    assert_eq!(joined(registry.reserve(&id("another"), &group, &[]).unwrap()), first);
     assert_eq!(registry.server_of(&id("another")).unwrap(), first);
 }
 
@@ -55,14 +58,14 @@ fn a_server_has_the_room_that_its_vm_was_made_with() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let group = group("shop", "default", 256);
-    let (first, _listening) = started(registry.reserve(&id("a"), &group).unwrap());
+    let (first, _listening) = started(registry.reserve(&id("a"), &group, &[]).unwrap());
     registry.admit(&first, &group, 2, 9).unwrap();
-    assert_eq!(joined(registry.reserve(&id("b"), &group).unwrap()), first);
-    let (second, listening) = started(registry.reserve(&id("c"), &group).unwrap());
+    assert_eq!(joined(registry.reserve(&id("b"), &group, &[]).unwrap()), first);
+    let (second, listening) = started(registry.reserve(&id("c"), &group, &[]).unwrap());
     registry.admit(&second, &group, 1, 9).unwrap();
     // What it was is nothing to the next of its name.
     drop(listening);
-    assert_eq!(started(registry.reserve(&id("d"), &group).unwrap()).0, second);
+    assert_eq!(started(registry.reserve(&id("d"), &group, &[]).unwrap()).0, second);
     assert_eq!(registry.room(&second, 32), 32);
 }
 
@@ -70,8 +73,10 @@ fn a_server_has_the_room_that_its_vm_was_made_with() {
 fn groups_have_servers_of_their_own() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
-    let (front, _one) = started(registry.reserve(&id("a"), &group("shop", "front", 256)).unwrap());
-    let (back, _two) = started(registry.reserve(&id("b"), &group("shop", "back", 256)).unwrap());
+    let (front, _one) =
+        started(registry.reserve(&id("a"), &group("shop", "front", 256), &[]).unwrap());
+    let (back, _two) =
+        started(registry.reserve(&id("b"), &group("shop", "back", 256), &[]).unwrap());
     assert_ne!(front, back);
 }
 
@@ -80,7 +85,7 @@ fn a_namespace_has_no_more_vms_than_it_may_have_and_others_have_theirs() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let new = |pod: &str, group: &Group| {
-        let (server, listener) = started(registry.reserve(&id(pod), group).unwrap());
+        let (server, listener) = started(registry.reserve(&id(pod), group, &[]).unwrap());
         let admitted = registry.admit(&server, group, 32, 2);
         if admitted.is_err() {
             registry.forget(&server).unwrap();
@@ -93,7 +98,7 @@ fn a_namespace_has_no_more_vms_than_it_may_have_and_others_have_theirs() {
     let error = new("c", &of("third")).unwrap_err();
     assert!(error.message.contains("namespace \"shop\" has 2 VMs"), "{error}");
     assert!(registry.server_of(&id("c")).is_err(), "it has left no place");
-    joined(registry.reserve(&id("d"), &of("front")).unwrap());
+    joined(registry.reserve(&id("d"), &of("front"), &[]).unwrap());
     let _other = new("e", &group("bank", "front", 256)).unwrap();
     drop(two);
     new("f", &of("third")).unwrap();
@@ -111,13 +116,13 @@ fn the_places_in_a_server_that_was_killed_are_free_again() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let group = group("shop", "default", 256);
-    let (killed, listener) = started(registry.reserve(&id("old"), &group).unwrap());
+    let (killed, listener) = started(registry.reserve(&id("old"), &group, &[]).unwrap());
     drop(listener);
-    let (new, _listening) = started(registry.reserve(&id("new"), &group).unwrap());
+    let (new, _listening) = started(registry.reserve(&id("new"), &group, &[]).unwrap());
     assert_eq!(killed, new, "its name is used again");
     assert!(registry.server_of(&id("old")).is_err());
     // A pod whose server is gone may come again.
-    assert_eq!(joined(registry.reserve(&id("old"), &group).unwrap()), new);
+    assert_eq!(joined(registry.reserve(&id("old"), &group, &[]).unwrap()), new);
 }
 
 #[test]
@@ -125,8 +130,8 @@ fn a_pod_has_one_place() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let group = group("shop", "default", 256);
-    let _first = started(registry.reserve(&id("twice"), &group).unwrap());
-    assert_eq!(registry.reserve(&id("twice"), &group).unwrap_err().kind, ErrorKind::Exists);
+    let _first = started(registry.reserve(&id("twice"), &group, &[]).unwrap());
+    assert_eq!(registry.reserve(&id("twice"), &group, &[]).unwrap_err().kind, ErrorKind::Exists);
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn a_server_that_ends_takes_everything_along() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let (server, _listening) =
-        started(registry.reserve(&id("a"), &group("shop", "default", 256)).unwrap());
+        started(registry.reserve(&id("a"), &group("shop", "default", 256), &[]).unwrap());
     assert!(!registry.is_empty(&server).unwrap());
     registry.forget(&server).unwrap();
     assert!(registry.is_empty(&server).unwrap());
@@ -174,7 +179,7 @@ fn pods_that_come_at_once_get_one_server() {
             .map(|number| {
                 let (state, group) = (&state, &group);
                 scope.spawn(move || {
-                    lock(state).reserve(&id(&format!("pod-{number}")), group).unwrap()
+                    lock(state).reserve(&id(&format!("pod-{number}")), group, &[]).unwrap()
                 })
             })
             .collect();
@@ -185,13 +190,30 @@ fn pods_that_come_at_once_get_one_server() {
 }
 
 #[test]
+fn a_server_that_is_silent_gets_no_pod_until_it_has_ended() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (silent, listening) = started(registry.reserve(&id("a"), &group, &[]).unwrap());
+    let silent = [silent];
+    let (other, _listening) = started(registry.reserve(&id("b"), &group, &silent).unwrap());
+    assert_ne!(other, silent[0]);
+    assert_eq!(joined(registry.reserve(&id("c"), &group, &silent).unwrap()), other);
+    assert_eq!(registry.server_of(&id("a")), Ok(silent[0].clone()));
+    // Its name is the next one's then.
+    drop(listening);
+    registry.forget(&other).unwrap();
+    assert_eq!(started(registry.reserve(&id("d"), &group, &silent).unwrap()).0, silent[0]);
+}
+
+#[test]
 fn a_server_that_does_not_accept_is_not_waited_for() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
     let group = group("shop", "default", 256);
-    let (server, listener) = started(registry.reserve(&id("a"), &group).unwrap());
+    let (server, listener) = started(registry.reserve(&id("a"), &group, &[]).unwrap());
     rustix::net::listen(&listener, 0).unwrap();
     let waiting: Vec<_> = (0..3).map(|_| registry.is_running(&server)).collect();
     assert_eq!(waiting, [true; 3]);
-    assert_eq!(joined(registry.reserve(&id("b"), &group).unwrap()), server);
+    assert_eq!(joined(registry.reserve(&id("b"), &group, &[]).unwrap()), server);
 }

@@ -63,7 +63,7 @@ impl Running {
         let group = Group::of_namespace("", 128 << 20);
         let registry = Registry::lock(directory.path(), containerd, &namespace).unwrap();
         let Place::New(server, listener) =
-            registry.reserve(&"one".parse().unwrap(), &group).unwrap()
+            registry.reserve(&"one".parse().unwrap(), &group, &[]).unwrap()
         else {
             panic!("there is none yet");
         };
@@ -369,7 +369,7 @@ async fn a_server_whose_vm_has_ended_is_not_found_and_ends_with_its_last_task() 
     // Another server takes the name; this one must leave it alone.
     let group = Group::of_namespace("", 128 << 20);
     let place =
-        running.assignment.registry().unwrap().reserve(&"two".parse().unwrap(), &group).unwrap();
+        running.assignment.registry().unwrap().reserve(&"two".parse().unwrap(), &group, &[]).unwrap();
     assert!(matches!(place, Place::New(ref server, _) if *server == running.assignment.server));
     let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
     task.delete(limit(), &delete).await.unwrap();

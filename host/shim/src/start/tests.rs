@@ -1,7 +1,9 @@
 use super::*;
-use crate::error::ErrorKind;
+use crate::{error::ErrorKind, serve::tests::Running};
 use serde_json::{Value, json};
+use std::time::Instant;
 use tempfile::TempDir;
+use tokio::task::spawn_blocking;
 
 struct Containerd {
     state: TempDir,
@@ -80,9 +82,53 @@ fn settings_are_for_a_new_vm_and_leave_others_alone() {
     let (pod, other) = ("pod".parse().unwrap(), "other".parse().unwrap());
     assert!(containerd.registry().server_of(&pod).is_err(), "it has no place");
     let group = Group::of_namespace("shop", 128 << 20);
-    let place = containerd.registry().reserve(&other, &group).unwrap();
+    let place = containerd.registry().reserve(&other, &group, &[]).unwrap();
     assert!(matches!(place, Place::New(..)));
     containerd.start("pod", "/nowhere/at/all").unwrap();
+}
+
+#[test]
+fn a_pod_is_sent_to_another_server_than_one_that_hangs() {
+    let containerd = Containerd::with(&pod());
+    let (first, next) = ("first".parse().unwrap(), "next".parse().unwrap());
+    let group = Group::of_namespace("shop", 128 << 20);
+    let place = containerd.registry().reserve(&first, &group, &[]).unwrap();
+    let Place::New(hangs, _listening) = place else { panic!("there is none yet") };
+    // Until it has begun it need not answer.
+    containerd.start("soon", "/nowhere/at/all").unwrap();
+    fs::write(containerd.registry().owner(&hangs), "").unwrap();
+    let begin = Instant::now();
+    containerd.start("next", "/nowhere/at/all").unwrap_err();
+    assert!(begin.elapsed() >= ANSWER_LIMIT, "it has had no time to answer");
+    assert!(containerd.registry().server_of(&next).is_err(), "it has a place");
+    containerd.start("next", "/bin/true").unwrap();
+    assert_ne!(containerd.registry().server_of(&next).unwrap(), hangs);
+    assert_eq!(containerd.registry().server_of(&first).unwrap(), hangs);
+}
+
+#[tokio::test]
+async fn a_pod_is_sent_to_a_server_that_answers() {
+    let running = Running::new().await;
+    let assignment = running.assignment.clone();
+    let owned = {
+        let registry =
+            Registry::lock(&assignment.state, &assignment.containerd, &assignment.namespace);
+        registry.unwrap().owner(&assignment.server)
+    };
+    fs::write(owned, "").unwrap();
+    let state = assignment.state.clone();
+    let task = Task {
+        namespace: assignment.namespace.clone(),
+        id: "next".parse().unwrap(),
+        address: assignment.containerd.clone(),
+        bundle: Some(running.directory.path().to_owned()),
+    };
+    let next = move || {
+        let settings = state.join("shim.toml");
+        start(&task, &[][..], None, &state, Path::new("/nowhere/at/all"), &settings)
+    };
+    let answer = String::from_utf8(spawn_blocking(next).await.unwrap().unwrap()).unwrap();
+    assert!(answer.ends_with(&format!("{}.sock", assignment.server.as_str())), "{answer}");
 }
 
 #[test]
@@ -91,7 +137,7 @@ fn a_container_is_sent_to_the_server_of_its_pod() {
     let (server, _listening) = {
         let registry = containerd.registry();
         let group = Group::of_namespace("shop", 128 << 20);
-        match registry.reserve(&"pod".parse().unwrap(), &group).unwrap() {
+        match registry.reserve(&"pod".parse().unwrap(), &group, &[]).unwrap() {
             Place::New(server, listener) => (server, listener),
             Place::Running(_) => panic!("there is none yet"),
         }
