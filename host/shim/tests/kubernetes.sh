@@ -146,6 +146,48 @@ is "$web" "$restarts" 1 || die "the web server has ended with another pod"
 alone=$(log | plugged)
 [ "${alone:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
+# metric POD NAME: what containerd is told of the pod's container.
+metric() {
+	local id
+	id=$(status pod "$1" '.status.containerStatuses[0].containerID')
+	ctr --namespace k8s.io task metrics "${id#containerd://}" >"$work/metrics"
+	busybox awk -v name="$2" '$1 == name { print $2 }' "$work/metrics"
+}
+
+echo "a memory limit is raised through the API server"
+kubectl apply -f "$here/manifests/grows.yaml" >/dev/null
+until_true 60 is grows .status.phase Running
+# resize MEMORY: asks for another limit, and as much as the request.
+resize() {
+	kubectl patch pod grows --subresource resize --patch \
+		"{\"spec\": {\"containers\": [{\"name\": \"main\", \"resources\": {\"requests\": {\"memory\": \"$1\"}, \"limits\": {\"memory\": \"$1\"}}}]}}" >/dev/null
+}
+# has_limit MIB: whether its processes are held to that.
+has_limit() {
+	[ "$(metric grows memory.usage_limit)" = $(($1 << 20)) ]
+}
+until_true 30 has_limit 96
+resize 120Mi
+until_true 60 has_limit 120
+until_true 60 is grows '.status.containerStatuses[0].resources.limits.memory' 120Mi
+# More than before, and for longer than it takes to see that.
+kubectl exec grows -- dd if=/dev/zero of=/dev/null bs=100M count=20 2>/dev/null || die "it has less than its new limit"
+resize 200Mi
+is_told() {
+	[[ $(status pod grows '.status.conditions[?(@.type=="PodResizeInProgress")].message') == *"more than the pod's partition of 128 MiB"* ]]
+}
+until_true 60 is_told
+resize 1Ti
+until_true 60 is grows '.status.conditions[?(@.type=="PodResizePending")].reason' Infeasible
+has_limit 120 || die "it has $(metric grows memory.usage_limit) bytes after what was refused"
+is grows '.status.containerStatuses[0].restartCount' 0 || die "it was restarted"
+before=$(log | reclaims)
+kubectl delete pod grows >/dev/null
+its_memory_is_back() {
+	[ "$(log | reclaims)" -gt "$before" ]
+}
+until_true 30 its_memory_is_back
+
 echo "kubelet's statistics"
 kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
 holds() {
