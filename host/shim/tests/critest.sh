@@ -11,15 +11,16 @@ fi
 . "$(dirname "$0")/cri-common.sh"
 
 skipped=(
-	# They pull images of others, of which there are none here, or need programs that this one has not, or has in its
-	# shell.
-	'Image' 'SupplementalGroupsPolicy' 'NoNewPrivs' 'Multiple Containers' 'PodPID' 'HostIpc is false' 'MaskedPaths'
-	# What no pod has.
+	# They pull images of others, of which there are none here.
+	'Image' 'NoNewPrivs' 'Multiple Containers' 'PodPID'
+	# It hides a program that this image has in its shell.
+	'MaskedPaths'
+	# What no pod has; process 1 is never the container's.
 	'HostPID' 'HostIpc is true' 'HostNetwork is true' 'in host network' 'Privileged is true' 'when privileged'
 	'adding capability' 'SYS_ADMIN' 'unconfined' 'ContainerPID' 'sysctls'
 	'with volume' 'Mount Propagation' 'Mount Readonly'
-	# What there is not yet: a limit of a container below its pod's, and the network.
-	'OOMKilled' 'port mapping' 'portforward'
+	# What there is not yet.
+	'port mapping' 'portforward'
 	# Not of this machine, or not of runtimes.
 	'SELinux' 'AppArmor' 'NRI' 'benchmark'
 )
@@ -54,11 +55,18 @@ for process in /proc/[0-9]*; do
 done
 [ "$found" ]
 SH
-chmod +x "$work/layer/bin/pgrep"
-printf '%s\n' 'root:x:0:0:root:/:/bin/sh' 'nobody:x:65534:65534:nobody:/:/bin/sh' >"$work/layer/etc/passwd"
-echo 'root:x:0:' >"$work/layer/etc/group"
+# Of `ipcs`, what one asks for.
+printf '#!/bin/sh\nexec cat /proc/sysvipc/shm\n' >"$work/layer/bin/ipcs"
+chmod +x "$work/layer/bin/pgrep" "$work/layer/bin/ipcs"
+printf '%s\n' 'root:x:0:0:root:/:/bin/sh' 'nobody:x:65534:65534:nobody:/:/bin/sh' 'user:x:1000:1000:user:/:/bin/sh' \
+	>"$work/layer/etc/passwd"
+printf '%s\n' 'root:x:0:' 'user:x:1000:' 'more:x:50000:user' >"$work/layer/etc/group"
 make_image "$work/layer"
 start_with_image
+# One that has that user in a second group.
+grouped=gcr.io/k8s-staging-cri-tools/test-image-predefined-group:latest
+ctr --namespace k8s.io image tag "$image" "$grouped" >/dev/null
+until_true 30 crictl inspecti "$grouped"
 echo "defaultTestContainerImage: $image" >"$work/images.yaml"
 
 critest.test -runtime-endpoint unix:///run/containerd/containerd.sock -runtime-handler squeezy \
