@@ -394,6 +394,41 @@ class NodeTest(unittest.TestCase):
         self.install()
         self.assertEqual(self.restarts(), 1)
 
+    def test_a_restart_that_takes_long_is_not_undone(self):
+        self.configure(DEBIAN)
+        script = self.image / "usr/bin/squeezy-node"
+        text = script.read_text()
+        self.assertEqual(text.count("restart_seconds=600\n"), 1)
+        script.write_text(text.replace("restart_seconds=600\n", "restart_seconds=1\n"))
+        with (self.host / "usr/bin/systemctl").open("a") as systemctl:
+            systemctl.write("[ ! -e /slow ] || sleep 5\n")
+        write(self.host / "slow", "")
+        status, said = self.run_node("install")
+        self.assertEqual(status, 1, said)
+        self.assertIn("containerd has been restarting for 1 seconds", said)
+        self.assert_known()
+        self.assertEqual(self.restarts(), 1)
+        # Whoever comes next does not know what has become of it.
+        (self.host / "slow").unlink()
+        self.install()
+        self.assertEqual(self.restarts(), 2)
+
+    def test_a_containerd_that_does_not_answer_at_once_is_waited_for(self):
+        self.configure(DEBIAN)
+        write(
+            self.host / "usr/bin/ctr",
+            "#!/bin/sh\n"
+            "left=\n"
+            "[ ! -e /starting ] || read -r left </starting\n"
+            '[ -z "$left" ] || { echo "${left#x}" >/starting; exit 1; }\n'
+            'echo "io.containerd.grpc.v1  cri  linux/amd64  ok"\n',
+            0o755,
+        )
+        with (self.host / "usr/bin/systemctl").open("a") as systemctl:
+            systemctl.write("echo xx >/starting\n")
+        self.install()
+        self.assertEqual((self.restarts(), (self.host / "starting").read_text()), (1, "\n"))
+
     def assert_section_goes_to(self, name):
         """The runtime is in that configuration of the node, and in no other one; and is taken out of it again."""
         self.configure(DEBIAN)
