@@ -35,6 +35,8 @@ const STILL_PART: u32 = 20;
 /// former to the latter. What has no room for long is not asked for every second.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a use waits for what cannot be thawed at once: a node may have room in a moment.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What can be frozen.
 pub trait Freezable: Send + Sync + 'static {
@@ -72,6 +74,8 @@ pub struct Freezer<F: Freezable> {
     was_used: AtomicBool,
     /// Told when a use has tried to thaw it.
     thawing: Notify,
+    /// Told when it was thawed.
+    thawed: Notify,
 }
 
 /// As long as there is one, what can be frozen is not.
@@ -89,23 +93,35 @@ impl<F: Freezable> Freezer<F> {
             uses: AtomicUsize::default(),
             was_used: AtomicBool::default(),
             thawing: Notify::new(),
+            thawed: Notify::new(),
         })
     }
 
     /// Lets it run, and keeps it from being frozen.
     ///
     /// # Errors
-    /// It cannot be thawed yet; that is tried again until it can.
+    /// It cannot be thawed for [`PATIENCE`]; that is tried again until it can.
     pub async fn begin_use(self: &Arc<Self>) -> Result<Use<F>> {
         let begun = self.keep();
-        let mut frozen = self.frozen.lock().await;
-        if *frozen != F::Frozen::default() {
-            let thawed = self.thaw(&mut frozen).await;
-            self.thawing.notify_waiters();
-            thawed?;
+        let thawed = self.thawed.notified();
+        if self.thaw_for_use().await.is_err() {
+            // Whoever watches it tries again meanwhile, however many wait for it.
+            tokio::select! {
+                () = thawed => {}
+                () = sleep(PATIENCE) => self.thaw_for_use().await?,
+            }
         }
-        drop(frozen);
         Ok(begun)
+    }
+
+    async fn thaw_for_use(&self) -> Result<()> {
+        let mut frozen = self.frozen.lock().await;
+        if *frozen == F::Frozen::default() {
+            return Ok(());
+        }
+        let thawed = self.thaw(&mut frozen).await;
+        self.thawing.notify_waiters();
+        thawed
     }
 
     /// Keeps it as it is, which is frozen perhaps: for what does not take that it runs, and should not wait for it.
@@ -239,6 +255,7 @@ impl<F: Freezable> Freezer<F> {
         let begin = Instant::now();
         self.what.thaw(frozen).await?;
         *frozen = F::Frozen::default();
+        self.thawed.notify_waiters();
         let latency_us = begin.elapsed().as_micros();
         tracing::debug!(latency_us, "pod {} runs again", self.id);
         Ok(())

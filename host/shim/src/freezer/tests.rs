@@ -261,22 +261,45 @@ async fn what_is_frozen_in_part_is_thawed_however_often_that_fails() {
     bench.fake().failures = 5;
     sleep(LATENCY * 3 / 4).await;
     assert_eq!(bench.frozen(), 1);
-    assert!(bench.begin_use().await.is_err());
-    sleep(4 * (RETRY_INTERVAL + LATENCY)).await;
+    let one = bench.begin_use().await.unwrap();
     assert_eq!((bench.frozen(), bench.fake().failures), (0, 0));
-    sleep(FROZEN_AFTER).await;
+    bench.end_use(one);
+    sleep(2 * FROZEN_AFTER).await;
     assert_eq!(bench.frozen(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_use_could_not_thaw_is_thawed_without_anybody() {
+async fn a_use_waits_for_what_cannot_be_thawed_at_once() {
     let bench = Bench::new(1);
     sleep(FROZEN_AFTER).await;
     bench.fake().failures = 1;
-    assert!(bench.begin_use().await.is_err());
-    assert_eq!(bench.frozen(), 1);
-    sleep(2 * LATENCY).await;
-    assert_eq!(bench.frozen(), 0);
+    let begin = Instant::now();
+    let one = bench.begin_use().await.unwrap();
+    assert!(begin.elapsed() < 3 * LATENCY, "it has waited for {:?}", begin.elapsed());
+    bench.end_use(one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_uses_could_not_thaw_in_time_is_thawed_without_them() {
+    let bench = Bench::new(1);
+    sleep(FROZEN_AFTER).await;
+    bench.fake().failures = u32::MAX;
+    let begin = Instant::now();
+    let (one, another) = tokio::join!(bench.begin_use(), bench.begin_use());
+    assert!(one.is_err() && another.is_err());
+    let waited = begin.elapsed();
+    assert!(
+        (PATIENCE..PATIENCE + 6 * LATENCY).contains(&waited),
+        "they have waited for {waited:?}"
+    );
+    // Waiting costs no attempts.
+    assert!(bench.fake().failures > u32::MAX - 20, "it was tried all the time");
+    bench.fake().failures = 0;
+    let limit = Instant::now() + MAX_RETRY_INTERVAL + 2 * LATENCY;
+    while bench.frozen() > 0 {
+        assert!(Instant::now() < limit, "nobody has thawed it");
+        sleep(LATENCY).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
