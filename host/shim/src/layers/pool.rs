@@ -29,7 +29,10 @@ pub trait Guest: Send + Sync {
 /// The pool of a VM.
 pub struct Pool {
     file: Arc<File>,
+    /// Locked for moments only.
     ranges: Mutex<Ranges>,
+    /// Whoever puts a layer into the pool, which takes as long as copying it, or removes one, has it.
+    changing: Mutex<()>,
 }
 
 /// Layers that a container has, until they are [left](Pool::leave).
@@ -50,7 +53,8 @@ impl Pool {
     /// The file cannot be that long.
     pub fn new(file: File, bytes: u64) -> io::Result<Self> {
         file.set_len(bytes)?;
-        Ok(Self { file: Arc::new(file), ranges: Mutex::new(Ranges::new(bytes)) })
+        let ranges = Mutex::new(Ranges::new(bytes));
+        Ok(Self { file: Arc::new(file), ranges, changing: Mutex::default() })
     }
 
     /// The file, for the VM to read.
@@ -96,8 +100,8 @@ impl Pool {
         }
         // Others need not wait for this.
         let image = cache.image(directory, &key).await?;
-        let mut ranges = self.ranges.lock().await;
-        if let Some(offset) = ranges.take(&key) {
+        let _turn = self.changing.lock().await;
+        if let Some(offset) = self.ranges.lock().await.take(&key) {
             return Ok(offset);
         }
         let failed = |error: &dyn std::fmt::Display| {
@@ -120,24 +124,26 @@ impl Pool {
                 ),
             ));
         }
-        let layer = self.place(&mut ranges, guest, length_bytes, directory).await?;
-        let file = self.file.clone();
-        spawn_blocking(move || copy(image, &file, layer.offset_bytes, length_bytes))
-            .await
-            .map_err(|error| failed(&error))?
-            .map_err(|error| failed(&error))?;
-        ranges.add(layer, key);
-        if let Err(error) = guest.add(layer).await {
+        let layer = self.place(guest, length_bytes, directory).await?;
+        let put = async {
+            let file = self.file.clone();
+            spawn_blocking(move || copy(image, &file, layer.offset_bytes, length_bytes))
+                .await
+                .map_err(|error| failed(&error))?
+                .map_err(|error| failed(&error))?;
+            guest.add(layer).await
+        };
+        if let Err(error) = put.await {
             // It may be there though nobody has said so.
-            ranges.clear(layer.offset_bytes);
-            self.remove(&mut ranges, guest, layer).await;
+            self.remove(guest, layer).await;
             return Err(error);
         }
+        self.ranges.lock().await.fill(layer.offset_bytes, key);
         Ok(layer.offset_bytes)
     }
 
     /// Removes a layer that holds nothing for anybody. Its range stays taken if the guest does not let go of it.
-    async fn remove(&self, ranges: &mut Ranges, guest: &dyn Guest, layer: Layer) {
+    async fn remove(&self, guest: &dyn Guest, layer: Layer) {
         match guest.remove(layer.offset_bytes).await {
             Ok(()) => {
                 let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -146,26 +152,26 @@ impl Pool {
                 {
                     tracing::warn!("a range of the pool cannot be given back: {error}");
                 }
-                ranges.remove(layer.offset_bytes);
+                self.ranges.lock().await.remove(layer.offset_bytes);
             }
             Err(error) => tracing::warn!("a layer cannot be removed: {error}"),
         }
     }
 
-    /// Finds a free range, for which others without users may have to go.
-    async fn place(
-        &self,
-        ranges: &mut Ranges,
-        guest: &dyn Guest,
-        length_bytes: u64,
-        directory: &Path,
-    ) -> Result<Layer> {
-        for _ in 0..=ranges.count() {
-            if let Some(layer) = ranges.find_free(length_bytes) {
-                return Ok(layer);
-            }
-            let Some(oldest) = ranges.clear_oldest() else { break };
-            self.remove(ranges, guest, oldest).await;
+    /// Takes a free range, for which others without users may have to go.
+    async fn place(&self, guest: &dyn Guest, length_bytes: u64, directory: &Path) -> Result<Layer> {
+        let count = self.ranges.lock().await.count();
+        for _ in 0..=count {
+            let oldest = {
+                let mut ranges = self.ranges.lock().await;
+                if let Some(layer) = ranges.find_free(length_bytes) {
+                    ranges.add(layer);
+                    return Ok(layer);
+                }
+                ranges.clear_oldest()
+            };
+            let Some(oldest) = oldest else { break };
+            self.remove(guest, oldest).await;
         }
         Err(Error::new(
             ErrorKind::Full,

@@ -19,7 +19,7 @@ pub struct Ranges {
 
 struct Range {
     layer: Layer,
-    /// What it holds; nothing if it could not be given back.
+    /// What it holds; nothing before that is there, or if it could not be given back.
     key: Option<Key>,
     users: usize,
     last_use: u64,
@@ -67,11 +67,20 @@ impl Ranges {
         layer.check(self.pool_bytes).is_ok().then_some(layer)
     }
 
-    /// Takes a free range for its first user.
-    pub fn add(&mut self, layer: Layer, key: Key) {
-        self.uses += 1;
-        let range = Range { layer, key: Some(key), users: 1, last_use: self.uses };
+    /// Takes a free range, which holds nothing yet.
+    pub fn add(&mut self, layer: Layer) {
+        let range = Range { layer, key: None, users: 0, last_use: self.uses };
         self.taken.insert(layer.offset_bytes, range);
+    }
+
+    /// A range holds this from now on, for its first user.
+    pub fn fill(&mut self, offset_bytes: u64, key: Key) {
+        self.uses += 1;
+        if let Some(range) = self.taken.get_mut(&offset_bytes) {
+            range.key = Some(key);
+            range.users = 1;
+            range.last_use = self.uses;
+        }
     }
 
     /// The range without users that was not used for longest. It holds nothing from now on, and is taken until it is
@@ -83,14 +92,6 @@ impl Ranges {
         // Others come first if it stays.
         oldest.last_use = self.uses;
         Some(oldest.layer)
-    }
-
-    /// A range holds nothing, for nobody, and is taken until it is [removed](Self::remove).
-    pub fn clear(&mut self, offset_bytes: u64) {
-        if let Some(range) = self.taken.get_mut(&offset_bytes) {
-            range.key = None;
-            range.users = 0;
-        }
     }
 
     /// Gives a range back.

@@ -1,7 +1,8 @@
 use super::*;
 use crate::skip::skip;
 use rustix::process::geteuid;
-use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock};
+use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock, time::Duration};
+use tokio::{sync::Notify, time::timeout};
 
 /// Keeps the books of a guest, and refuses what a guest refuses.
 #[derive(Default)]
@@ -11,6 +12,10 @@ struct Books {
     stuck: Lock<Vec<u64>>,
     /// Whether it says that it has not taken what it has taken.
     is_forgetful: Lock<bool>,
+    /// Whether it says that it takes a layer, and goes on when it is told to.
+    is_slow: Lock<bool>,
+    takes: Notify,
+    goes_on: Notify,
 }
 
 impl Guest for Books {
@@ -19,7 +24,12 @@ impl Guest for Books {
         assert!(layers.iter().all(|other| !other.overlaps(layer)), "{layer:?}");
         layers.push(layer);
         let is_forgetful = *self.is_forgetful.lock().unwrap();
+        let is_slow = *self.is_slow.lock().unwrap();
         Box::pin(async move {
+            if is_slow {
+                self.takes.notify_one();
+                self.goes_on.notified().await;
+            }
             if is_forgetful { Err(Error::failed("the VM does not answer")) } else { Ok(()) }
         })
     }
@@ -147,6 +157,27 @@ async fn a_layer_that_the_guest_has_without_saying_so_is_in_nobodys_way() {
     let of_b = bench.take(&[&b]).await.unwrap();
     assert!(bench.has(of_b.offsets()[0], "bbbb"));
     assert_eq!(bench.guest.layers.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn whose_layers_are_there_does_not_wait_for_one_that_is_put_there() {
+    let Some(bench) = Bench::new() else { return };
+    let [base, new] = ["base", "new!"].map(|name| bench.layer(name));
+    let of_base = bench.take(&[&base]).await.unwrap();
+    *bench.guest.is_slow.lock().unwrap() = true;
+    let new = [&new];
+    let others = async {
+        bench.guest.takes.notified().await;
+        assert_eq!(bench.take(&[&base]).await.unwrap(), of_base);
+        bench.pool.leave(Taken(of_base.offsets().to_vec())).await;
+        bench.guest.goes_on.notify_one();
+    };
+    let all = async { tokio::join!(bench.take(&new), bench.take(&new), others) };
+    let (first, second, ()) = timeout(Duration::from_secs(60), all).await.expect("they wait");
+    let first = first.unwrap();
+    assert_eq!(second.unwrap(), first, "it is there twice");
+    assert!(bench.has(first.offsets()[0], "new!") && bench.has(of_base.offsets()[0], "base"));
+    assert_eq!(bench.guest.layers.lock().unwrap().len(), 2);
 }
 
 #[test]
