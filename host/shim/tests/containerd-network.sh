@@ -143,10 +143,11 @@ sum=$(sha256sum <"$work/www/random")
 [ "$(of first sh -c 'busybox wget -q -O - http://10.88.0.100:8000/random | busybox sha256sum')" = "$sum" ] || die "something was lost on its way in"
 # The other end of a connection stays open when one has ended.
 ctr task exec --detach --exec-id sums first busybox nc -l -p 7000 -e busybox sha256sum </dev/null
-sums_listens() {
-	of first busybox netstat -tln | grep -q :7000
+# listens PORT
+listens() {
+	of first busybox netstat -tln | grep -q ":$1 "
 }
-until_true 20 sums_listens
+until_true 20 listens 7000
 [ "$(python3 "$work/through.py" 10.88.0.2 7000 <"$work/www/random")" = "$sum" ] || die "something was lost, or nothing came back after the end"
 for number in $(seq 100); do
 	page 10.88.0.2/name >"$work/many-$number" &
@@ -154,6 +155,56 @@ for number in $(seq 100); do
 done
 wait "${many[@]}" || die "one of 100 at a time has failed"
 [ "$(sort -u "$work"/many-*)" = "$name" ] || die "they were told: $(sort -u "$work"/many-*)"
+
+echo "a WebSocket, and a connection whose one end has ended, stay open with what follows"
+# Upgrades, says hello in a frame, and sends back what comes.
+# shellcheck disable=SC2016 # it is for the container's shell
+upgrades='
+	while read -r name value && [ ${#name} -gt 1 ]; do
+		[ "$name" != Sec-WebSocket-Key: ] || key=${value%?}
+	done
+	hash=$(printf %s "${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11" | busybox sha1sum | busybox sed "s/ .*//; s/../\\\\x&/g")
+	accept=$(printf "$hash" | busybox base64)
+	printf "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: $accept\r\n\r\n\201\005hello"
+	exec cat'
+ctr task exec --detach --exec-id upgrades first busybox nc -l -p 7001 -e sh -c "$upgrades" </dev/null
+ctr task exec --detach --exec-id ticks first busybox nc -l -p 7002 -e sh -c 'cat; while :; do echo tick; sleep 1; done' </dev/null
+until_true 20 listens 7001
+until_true 20 listens 7002
+cat >"$work/streams.py" <<'PYTHON'
+import base64
+import hashlib
+import os
+import socket
+import sys
+
+address, end = sys.argv[1:]
+stream, half = (socket.create_connection((address, port), timeout=60) for port in (7001, 7002))
+half.shutdown(socket.SHUT_WR)
+ticks, said = half.makefile("rb"), stream.makefile("rb")
+key = base64.b64encode(os.urandom(16))
+fields = ["Host: pod", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+fields.append(f"Sec-WebSocket-Key: {key.decode()}")
+stream.sendall("\r\n".join(["GET / HTTP/1.1", *fields, "", ""]).encode())
+head = [said.readline() for _ in range(5)]
+accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+assert head[0].startswith(b"HTTP/1.1 101 ") and head[3:] == [b"Sec-WebSocket-Accept: %s\r\n" % accept, b"\r\n"], head
+assert said.read(7) == b"\x81\x05hello"
+count = 0
+while count == 0 or not os.path.exists(end):
+    # Binary, masked, of 100 bytes.
+    frame = b"\x82" + bytes([0x80 | 100]) + os.urandom(4 + 100)
+    stream.sendall(frame)
+    assert said.read(len(frame)) == frame
+    assert ticks.readline() == b"tick\n"
+    count += 1
+    print(count, flush=True)
+stream.shutdown(socket.SHUT_WR)
+assert said.read() == b""
+PYTHON
+python3 "$work/streams.py" 10.88.0.2 "$work/end" >"$work/streams" &
+streams=$!
+until_true 60 test -s "$work/streams"
 
 echo "pods of a VM reach each other at their addresses only"
 detach_in two second sh -c "$serves"
@@ -252,6 +303,9 @@ detach_in two third sh -c "$serves"
 until_true 20 page 10.88.0.3/name
 remove third >/dev/null
 until_true 10 is_as_before two
+touch "$work/end"
+wait "$streams" || die "a stream was lost after $(tail -n 1 "$work/streams") seconds"
+echo "	the streams were open for $(tail -n 1 "$work/streams") s"
 remove first >/dev/null
 until_true 10 is_as_before one
 until_true 30 nothing_is_left
