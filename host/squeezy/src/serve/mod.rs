@@ -15,6 +15,7 @@ mod host;
 mod images;
 mod kept;
 mod key;
+mod lines;
 mod log;
 mod memory;
 mod metrics;

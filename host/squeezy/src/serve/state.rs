@@ -15,6 +15,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
@@ -137,7 +138,7 @@ pub enum StateError {
 #[derive(Debug)]
 pub struct State {
     path: PathBuf,
-    contents: Contents,
+    contents: Arc<Contents>,
     /// Holds the lock until it is dropped.
     _lock: File,
 }
@@ -179,7 +180,7 @@ impl State {
             }
         }
         let contents = read(&path)?;
-        Ok(Self { path, contents, _lock: lock })
+        Ok(Self { path, contents: Arc::new(contents), _lock: lock })
     }
 
     /// All actions but sequences, sorted by name.
@@ -214,14 +215,15 @@ impl State {
         name: &QualifiedName,
         package: Package,
     ) -> Result<(), StateError> {
-        let insert =
-            |contents: &mut Contents| drop(contents.packages.insert(name.clone(), package));
+        let called = name.clone();
+        let insert = |contents: &mut Contents| drop(contents.packages.insert(called, package));
         self.change(Some(&name.namespace), insert).await
     }
 
     /// Removes a package.
     pub async fn remove_package(&mut self, name: &QualifiedName) -> Result<(), StateError> {
-        self.change(None, |contents| drop(contents.packages.remove(name))).await
+        let name = name.clone();
+        self.change(None, move |contents| drop(contents.packages.remove(&name))).await
     }
 
     /// Stores an action durably, in place of a sequence of its name.
@@ -230,9 +232,10 @@ impl State {
         name: &QualifiedName,
         action: StoredAction,
     ) -> Result<(), StateError> {
+        let called = name.clone();
         self.change(Some(&name.namespace), |contents| {
-            contents.sequences.remove(name);
-            contents.actions.insert(name.clone(), action);
+            contents.sequences.remove(&called);
+            contents.actions.insert(called, action);
         })
         .await
     }
@@ -243,9 +246,10 @@ impl State {
         name: &QualifiedName,
         sequence: Sequence,
     ) -> Result<(), StateError> {
+        let called = name.clone();
         self.change(Some(&name.namespace), |contents| {
-            contents.actions.remove(name);
-            contents.sequences.insert(name.clone(), sequence);
+            contents.actions.remove(&called);
+            contents.sequences.insert(called, sequence);
         })
         .await
     }
@@ -255,9 +259,10 @@ impl State {
         if !self.has(name) {
             return Ok(());
         }
-        self.change(None, |contents| {
-            contents.actions.remove(name);
-            contents.sequences.remove(name);
+        let name = name.clone();
+        self.change(None, move |contents| {
+            contents.actions.remove(&name);
+            contents.sequences.remove(&name);
         })
         .await
     }
@@ -268,10 +273,11 @@ impl State {
         if self.actions_of(namespace) == 0 && !has_package {
             return Ok(());
         }
-        self.change(None, |contents| {
-            contents.actions.retain(|name, _| name.namespace != *namespace);
-            contents.sequences.retain(|name, _| name.namespace != *namespace);
-            contents.packages.retain(|name, _| name.namespace != *namespace);
+        let namespace = namespace.clone();
+        self.change(None, move |contents| {
+            contents.actions.retain(|name, _| name.namespace != namespace);
+            contents.sequences.retain(|name, _| name.namespace != namespace);
+            contents.packages.retain(|name, _| name.namespace != namespace);
         })
         .await
     }
@@ -280,15 +286,15 @@ impl State {
     async fn change(
         &mut self,
         grows: Option<&Namespace>,
-        change: impl FnOnce(&mut Contents),
+        change: impl FnOnce(&mut Contents) + Send + 'static,
     ) -> Result<(), StateError> {
-        let mut contents = self.contents.clone();
-        change(&mut contents);
-        contents.version = VERSION;
-        let (path, before) = (self.path.clone(), self.contents.count());
+        let (path, earlier) = (self.path.clone(), self.contents.clone());
         let grows = grows.filter(|namespace| !namespace.is_guest()).cloned();
-        // Not on the threads that answer calls, because it waits for the disk.
+        // Not on the threads that answer calls, because it waits for the disk, and there may be much of it.
         let written = tokio::task::spawn_blocking(move || {
+            let mut contents = Contents::clone(&earlier);
+            change(&mut contents);
+            contents.version = VERSION;
             let text_of = |contents: &Contents| {
                 serde_json::to_vec_pretty(contents)
                     .map_err(|error| StateError::File { path: path.clone(), error: error.into() })
@@ -300,7 +306,7 @@ impl State {
             }
             let text = text_of(&contents)?;
             let left = grows.map_or(0, |_| MOST_ACTIONS / OPERATORS_PART);
-            let has_room = contents.count() <= before.max(MOST_ACTIONS - left);
+            let has_room = contents.count() <= earlier.count().max(MOST_ACTIONS - left);
             if !has_room || contents.count() > MOST_ACTIONS || text.len() > MOST_BYTES {
                 return Err(StateError::Full);
             }
@@ -309,7 +315,8 @@ impl State {
         });
         let failed = |error| StateError::File { path: self.path.clone(), error };
         let written = written.await.map_err(|error| failed(io::Error::other(error)))?;
-        self.contents = written?;
+        let earlier = std::mem::replace(&mut self.contents, Arc::new(written?));
+        tokio::task::spawn_blocking(move || drop(earlier));
         Ok(())
     }
 }

@@ -92,9 +92,10 @@ impl From<ServiceError> for ApiError {
             ServiceError::Exists | ServiceError::Conflict(_) | ServiceError::InUse(_) => {
                 StatusCode::CONFLICT
             }
-            ServiceError::Busy | ServiceError::TooManyCalls | ServiceError::Pulling(_) => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
+            ServiceError::Busy
+            | ServiceError::TooManyCalls
+            | ServiceError::TooManyChanges
+            | ServiceError::Pulling(_) => StatusCode::TOO_MANY_REQUESTS,
             ServiceError::Ending | ServiceError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             ServiceError::Full(_) => StatusCode::PAYLOAD_TOO_LARGE,
             ServiceError::Tenant(ref error) => of_tenant(error),

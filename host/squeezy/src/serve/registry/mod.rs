@@ -14,6 +14,7 @@ use super::{
     blobs::{BlobError, DiskSpace},
     config::Config,
     images::{Images, PinError, Pinned},
+    lines::Turn,
     log::log_line,
     tally::Tally,
     tenants::Tenancy,
@@ -33,7 +34,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
-use turns::{Turn, Turns};
+use turns::Turns;
 use work::{Work, WorkDirectory};
 
 /// How many requests of the operator's namespace may wait for pulls, and how many of all others, and of one of them.
@@ -296,11 +297,6 @@ impl Registry {
         self.images.asked_for(asker, reference, &pulled.digest);
         is_there(asker)?;
         Ok(pulled)
-    }
-
-    /// A namespace ends.
-    pub fn forget(&self, namespace: &Namespace) {
-        self.turns.forget(namespace);
     }
 
     /// The pulls that are under way for a namespace.

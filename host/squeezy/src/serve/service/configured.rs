@@ -8,7 +8,7 @@ type FunctionProblem = (PathBuf, ServiceError);
 impl Service {
     /// Adds functions under their own names, sharing a VM. All of them belong to the namespace that is always there.
     pub async fn add_functions(&self, entries: &[FunctionEntry]) -> Result<(), FunctionProblem> {
-        let _changing = self.changing.lock().await;
+        let _changing = self.changing.of_operator().await;
         let added = self.prepare(entries, &|name| self.action(name).is_some()).await?;
         for (action, entry) in added {
             self.publish(action, entry).await;
@@ -21,7 +21,7 @@ impl Service {
     /// changes an action does. After an error, nothing has changed.
     pub async fn reconfigure(&self, new: &Config) -> Result<(), FunctionProblem> {
         // No action is added meanwhile.
-        let changing = self.changing.lock().await;
+        let changing = self.changing.of_operator().await;
         let earlier = self.config();
         let config = Arc::new(earlier.changed(new));
         let mut going = FunctionEntry::sharing_a_vm(&earlier.functions);

@@ -31,6 +31,9 @@ pub enum ServiceError {
     /// As many calls of the namespace as may be are in flight.
     #[error("Too many calls of this namespace are in flight; try again later.")]
     TooManyCalls,
+    /// As many changes of the namespace as may be are waiting.
+    #[error("Too many changes of this namespace are waiting; try again later.")]
+    TooManyChanges,
     /// The daemon is shutting down.
     #[error("The daemon is shutting down.")]
     Ending,

@@ -1,6 +1,7 @@
 //! The operations behind the API, independent of HTTP.
 
 mod calls;
+mod changing;
 mod configured;
 mod error;
 mod images;
@@ -31,6 +32,7 @@ use super::{
     tenants::{Tenancy, Tenants},
 };
 pub use calls::{Answered, CallOrigin};
+use changing::Changing;
 pub use error::ServiceError;
 use error::{invalid, unusable};
 use made::Made;
@@ -93,8 +95,8 @@ pub struct Service {
     packages: Mutex<BTreeMap<QualifiedName, Arc<Package>>>,
     /// Actions that call others. None has the name of an action.
     sequences: Mutex<BTreeMap<QualifiedName, Arc<Sequence>>>,
-    /// Held while actions are changed, which involves the node and the disk.
-    changing: tokio::sync::Mutex<State>,
+    /// Whose turn it is to change actions.
+    changing: Changing,
 }
 
 /// The desired state of an action.
@@ -145,7 +147,7 @@ impl Service {
             ending: Mutex::default(),
             packages: Mutex::new(packages),
             sequences: Mutex::default(),
-            changing: tokio::sync::Mutex::new(state),
+            changing: Changing::new(state),
         }
     }
 
@@ -198,18 +200,16 @@ impl Service {
     ) -> Result<(Arc<Action>, Option<Roll>), ServiceError> {
         body.limits().check().map_err(ServiceError::Invalid)?;
         let exec = body.exec.take();
-        if !overwrite {
-            let state = self.changing.lock().await;
-            if self.action(&name).is_some() || state.has(&name) {
-                return Err(ServiceError::Exists);
-            }
+        // It is looked at again later: much code has a turn of its own, and does not wait for this one.
+        if !overwrite && self.has(&name) {
+            return Err(ServiceError::Exists);
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
             Some(exec) => Some(self.exec(&asker, exec, code).await?),
             None => None,
         };
-        let mut state = self.changing.lock().await;
+        let mut state = self.changing.of(&name.namespace).await?;
         // It may have been deleted meanwhile, and made anew.
         if !asker.is_there() {
             return Err(ServiceError::NotFound);
@@ -354,6 +354,13 @@ impl Service {
     /// The latest version of the action with this name.
     pub fn action(&self, name: &QualifiedName) -> Option<Arc<Action>> {
         self.actions.latest(name)
+    }
+
+    /// Whether there is an action with this name, or a sequence, be it one that cannot be served.
+    fn has(&self, name: &QualifiedName) -> bool {
+        self.action(name).is_some()
+            || self.sequence(name).is_some()
+            || lock(&self.unavailable).contains_key(name)
     }
 
     /// The latest version of all actions of all namespaces, sorted by namespace and name.

@@ -152,7 +152,7 @@ impl Service {
         force: bool,
     ) -> Result<Value, ServiceError> {
         let described = self.tenants.describe(&namespace)?;
-        let mut state = self.changing.lock().await;
+        let mut state = self.changing.of_operator().await;
         let tenancy = Tenancy::of(&self.tenants, &namespace).ok_or(TenantError::NoNamespace)?;
         let own = |name: &&QualifiedName| name.namespace == namespace;
         let actions = state.actions_of(&namespace);
@@ -184,7 +184,7 @@ impl Service {
     /// Goes on with the ends that an earlier process has begun. Before actions are restored.
     pub async fn go_on_deleting(self: &Arc<Self>) {
         for namespace in self.tenants.going() {
-            let mut state = self.changing.lock().await;
+            let mut state = self.changing.of_operator().await;
             let is_empty = self.remove_actions(&mut state, &namespace).await.is_ok();
             drop(state);
             let Some(tenancy) = Tenancy::of(&self.tenants, &namespace) else { continue };
@@ -250,7 +250,7 @@ impl Service {
             "the actions of the namespace {namespace}, which is being deleted, cannot be removed yet"
         );
         until_done(&problem, || async {
-            let mut state = self.changing.lock().await;
+            let mut state = self.changing.of_operator().await;
             self.remove_actions(&mut state, namespace).await
         })
         .await;
@@ -260,7 +260,6 @@ impl Service {
         while self.tenants.calls(namespace) > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        self.registry.forget(namespace);
         self.store.forget(namespace).await;
         self.remove_images(namespace).await;
         lock(&self.in_node).remove(namespace);

@@ -50,7 +50,7 @@ impl Service {
         let service = self.clone();
         let asker = self.tenancy(&name.namespace)?;
         to_the_end(async move {
-            let mut state = service.changing.lock().await;
+            let mut state = service.changing.of(&name.namespace).await?;
             // It may have been deleted meanwhile, and made anew.
             if !asker.is_there() {
                 return Err(ServiceError::NotFound);
@@ -82,7 +82,7 @@ impl Service {
     ) -> Result<Value, ServiceError> {
         let service = self.clone();
         to_the_end(async move {
-            let mut state = service.changing.lock().await;
+            let mut state = service.changing.of(&name.namespace).await?;
             let described = service.describe_package(&name).ok_or(ServiceError::NotFound)?;
             let count = service.in_package(&name).len();
             if count > 0 {

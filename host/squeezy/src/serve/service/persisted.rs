@@ -40,7 +40,7 @@ impl Service {
     /// Adds the actions that were created over the API earlier; they replace functions of the same
     /// name.
     pub async fn restore(&self) {
-        let mut state = self.changing.lock().await;
+        let mut state = self.changing.of_operator().await;
         for (name, stored) in state.actions().clone() {
             let _ = self.restore_one(&mut state, &name, &stored).await;
         }
@@ -124,7 +124,7 @@ impl Service {
         if let Some(action) = self.actions.serving(name) {
             return Ok(action);
         }
-        let mut state = self.changing.lock().await;
+        let mut state = self.changing.of(&name.namespace).await?;
         // It may have been created in the meantime.
         if let Some(action) = self.actions.serving(name) {
             return Ok(action);
@@ -142,7 +142,7 @@ impl Service {
     ) -> Result<Value, ServiceError> {
         let service = self.clone();
         to_the_end(async move {
-            let mut state = service.changing.lock().await;
+            let mut state = service.changing.of(&name.namespace).await?;
             packages::check_place(&name, &state)?;
             let described = service.describe_action(&name).ok_or(ServiceError::NotFound)?;
             state.remove(&name).await?;

@@ -200,7 +200,7 @@ impl Service {
             read_components(&name.namespace, &components).map_err(ServiceError::Invalid)
         };
         let components = body.exec.take().map(read).transpose()?;
-        let mut state = self.changing.lock().await;
+        let mut state = self.changing.of(&name.namespace).await?;
         // It may have been deleted meanwhile, and made anew.
         if !asker.is_there() {
             return Err(ServiceError::NotFound);

@@ -281,7 +281,7 @@ async fn an_action_without_its_image_can_be_changed_and_deleted() {
     assert_eq!(service.delete_action(name("h")).await.unwrap()["name"], "h");
     assert!(service.describe_action(&name("h")).is_none());
     assert!(matches!(service.delete_action(name("h")).await, Err(ServiceError::NotFound)));
-    let state = service.changing.lock().await;
+    let state = service.changing.of_operator().await;
     assert_eq!(state.actions().keys().collect::<Vec<_>>(), [&name("g")]);
 }
 
@@ -338,7 +338,7 @@ async fn what_an_earlier_version_has_kept_is_pinned_from_then_on() {
         updated_ms: 7,
         body,
     };
-    service.changing.lock().await.put(&name("g"), stored).await.unwrap();
+    service.changing.of_operator().await.put(&name("g"), stored).await.unwrap();
     fs::write(service.files.image("f"), "then").unwrap();
     service.restore().await;
     fs::write(service.files.image("f"), "now").unwrap();
@@ -476,7 +476,7 @@ async fn an_action_s_package_is_there_as_long_as_the_action() {
     assert_eq!(kept.to_string(), "Package not empty (contains 1 actions)");
     // Also if it cannot be served.
     service.actions.forget_all();
-    let stored = service.changing.lock().await.actions()[&name("p/g")].clone();
+    let stored = service.changing.of_operator().await.actions()[&name("p/g")].clone();
     let unavailable = Unavailable { stored, problem: String::new() };
     lock(&service.unavailable).insert(name("p/g"), unavailable);
     assert!(matches!(service.delete_package(name("p")).await, Err(ServiceError::Conflict(_))));
@@ -526,6 +526,6 @@ async fn a_namespace_that_goes_takes_its_packages_with_it() {
     service.go_on_deleting().await;
     assert!(service.describe_packages(&acme).is_empty());
     assert_eq!(service.describe_packages(&Namespace::guest()).len(), 1);
-    let state = service.changing.lock().await;
+    let state = service.changing.of_operator().await;
     assert_eq!(state.packages().keys().collect::<Vec<_>>(), [&name("p")]);
 }

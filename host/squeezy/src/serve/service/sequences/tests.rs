@@ -76,7 +76,7 @@ async fn a_sequence_is_an_action_like_others() {
         (&json!("0.0.4"), &json!("a"))
     );
     assert!(service.describe_action(&name("s")).is_none());
-    assert!(service.changing.lock().await.sequences().is_empty());
+    assert!(service.changing.of_operator().await.sequences().is_empty());
 }
 
 #[tokio::test]
