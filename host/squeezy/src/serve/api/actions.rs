@@ -159,6 +159,9 @@ pub async fn put(
     let Query(options) = options?;
     let (action, code) = put::read(&body)?;
     drop(body);
+    // It need not wait for the action's change.
+    let turn = held.as_ref().and_then(|held| held.take_turn());
+    let code = code.map(|code| code.in_turn(turn));
     Ok(Json(api.service.put(name, action, code, options.overwrite, held).await?))
 }
 

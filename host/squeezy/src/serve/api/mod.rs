@@ -59,7 +59,7 @@ const MOST_READ_BYTES: usize = 16 << 20;
 /// The maximum size of a body with an action's code, in bytes.
 const MAX_CODE_BODY_BYTES: usize = MAX_CODE_BYTES;
 
-/// How long a client may take to send the body.
+/// How long a client may take to send the body, once there is memory for it.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Memory that a body and what is derived from it occupy, as a multiple of its length: the text,
@@ -196,8 +196,7 @@ async fn read(
     if let Some(place) = place {
         place.waits();
     }
-    let body = tokio::time::timeout(BODY_LIMIT, collect(part, body, limits)).await;
-    let (body, mut held) = body.map_err(|_| ApiError::too_slow())??;
+    let (body, mut held) = collect(part, body, limits).await?;
     if let Some(place) = place {
         place.works();
     }
@@ -258,7 +257,8 @@ async fn collect(
         let frame = tokio::time::timeout(LOOK, body.frame()).await;
         let took = begin.elapsed();
         let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
-        if is_slow && took > LEAST_RATE_AFTER && held.is_wanted() {
+        let is_too_slow = is_slow && took > LEAST_RATE_AFTER && held.is_wanted();
+        if is_too_slow || took > BODY_LIMIT {
             return Err(ApiError::too_slow());
         }
         let frame = match frame {

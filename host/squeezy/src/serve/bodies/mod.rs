@@ -12,12 +12,16 @@
 mod part;
 mod room;
 
+use super::lines::{Lines, Turn};
 use axum::body::Bytes;
 pub use part::{Part, Payer, Portion};
 use room::{Held as HeldUnits, Room};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
-use std::{sync::Arc, time::Duration};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tokio::sync::Semaphore;
 
 /// The minimum and maximum of the budget in bytes; in between it is 1/32 of the node's memory.
 const LEAST: u64 = 24 << 20;
@@ -40,6 +44,9 @@ pub const SMALL: usize = 16 << 10;
 /// How long a reservation waits for others to be released.
 const WAIT: Duration = Duration::from_secs(5);
 
+/// How long a request with much code waits for its turn: longer than the body of one before it may take to arrive.
+const WAIT_FOR_TURN: Duration = Duration::from_secs(45);
+
 /// The share of a node's memory that is for bodies, in bytes.
 pub fn share(memory_bytes: u64) -> u64 {
     (memory_bytes / 32).clamp(LEAST, MOST)
@@ -56,8 +63,7 @@ pub struct Bodies {
     small: Arc<Room>,
     large: Arc<Room>,
     /// Turns of requests with much code.
-    code_of_guest: Arc<Semaphore>,
-    code_of_others: Arc<Semaphore>,
+    code: Lines,
     /// For answers that are there and wait for their reservation.
     waiting_answers: Semaphore,
     /// The budget for results and logs that wait to be written, in bytes.
@@ -67,20 +73,29 @@ pub struct Bodies {
 /// A reservation, released on drop.
 pub struct Held {
     units: HeldUnits,
-    #[allow(dead_code, reason = "held")]
-    turn: Option<OwnedSemaphorePermit>,
+    /// That of a request with much code.
+    turn: Mutex<Option<Turn>>,
 }
 
 impl From<HeldUnits> for Held {
     fn from(units: HeldUnits) -> Self {
-        Self { units, turn: None }
+        Self { units, turn: Mutex::default() }
     }
 }
 
 impl Held {
     /// Whether somebody waits who would not if this were released, or not as long.
     pub fn is_wanted(&self) -> bool {
-        self.units.is_wanted()
+        self.units.is_wanted() || self.turn().as_ref().is_some_and(Turn::is_wanted)
+    }
+
+    /// The turn for much code, which ends when what is returned is dropped.
+    pub fn take_turn(&self) -> Option<Turn> {
+        self.turn().take()
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<Turn>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Releases what is beyond `bytes`.
@@ -129,8 +144,7 @@ impl Bodies {
         Arc::new(Self {
             small: Room::new(bytes / 4 / UNIT),
             large: Room::new((bytes - bytes / 4) / UNIT),
-            code_of_guest: Arc::new(Semaphore::new(1)),
-            code_of_others: Arc::new(Semaphore::new(1)),
+            code: Lines::new(1),
             waiting_answers: Semaphore::new(waiting_units),
             kept_bytes,
         })

@@ -1,11 +1,11 @@
 //! What one namespace may have of the budget.
 
 use super::{
-    Bodies, Held, NoRoom, SMALL, UNIT, WAIT,
+    Bodies, Held, NoRoom, SMALL, UNIT, WAIT, WAIT_FOR_TURN,
     room::{Claim, Purpose, Room},
 };
 use squeezy_openwhisk::Namespace;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// How much of what belongs to all is for one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,19 +54,16 @@ impl Part {
     }
 
     /// Reserves `bytes` for a request with code. If that is more than the part, no more than the part is reserved, and
-    /// nobody else has such a request: one of the operator's namespace at a time, and one of all others.
+    /// nobody else has such a request: one of the operator's namespace at a time, and one of all others, for which each
+    /// namespace has a line of its own.
     pub async fn take_for_code(&self, bytes: usize) -> Result<Held, NoRoom> {
         let most = self.payer.portion.of(self.bodies.large.most_for(Purpose::Request)) * UNIT;
         if bytes <= most {
             return self.take(Purpose::Request, bytes).await;
         }
-        let turns = match self.payer.namespace.is_guest() {
-            true => &self.bodies.code_of_guest,
-            false => &self.bodies.code_of_others,
-        };
-        let turn = tokio::time::timeout(WAIT, turns.clone().acquire_owned()).await;
-        let turn = turn.ok().and_then(Result::ok).ok_or(NoRoom::Now)?;
-        Ok(Held { turn: Some(turn), ..self.take(Purpose::Request, most).await? })
+        let turn = self.bodies.code.turn(&self.payer.namespace);
+        let turn = tokio::time::timeout(WAIT_FOR_TURN, turn).await.map_err(|_| NoRoom::Now)?;
+        Ok(Held { turn: Mutex::new(Some(turn)), ..self.take(Purpose::Request, most).await? })
     }
 
     /// Reserves `bytes` for an answer. Waits for others to release theirs, for a limited time.
@@ -195,17 +192,33 @@ mod tests {
     #[tokio::test]
     async fn code_that_is_larger_than_the_part_comes_one_at_a_time() {
         let bodies = Bodies::new(64 << 20);
-        let other = bodies.part(Payer::named("other"));
-        let first = bodies.part(Payer::named("acme")).take_for_code(16 << 20).await.unwrap();
+        let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
+        let first = acme.take_for_code(16 << 20).await.unwrap();
+        assert!(!first.is_wanted());
         let (waits, ()) = tokio::join!(other.take_for_code(16 << 20), async {
+            // Whoever is slow meanwhile has to go.
+            assert!(first.is_wanted());
             // All others go on.
             drop(other.take_for_code(4 << 20).await.unwrap());
             let guest = bodies.part(Payer { portion: Portion::ThreeQuarters, ..Payer::alone() });
             drop(guest.take_for_code(16 << 20).await.unwrap());
+            // Its memory is still its own.
+            drop(first.take_turn());
         });
-        assert_eq!(waits.err(), Some(NoRoom::Now));
-        drop(first);
-        assert!(other.take_for_code(16 << 20).await.is_ok());
+        assert!(waits.is_ok() && !first.is_wanted());
+    }
+
+    #[tokio::test]
+    async fn who_sends_much_code_all_the_time_keeps_others_waiting_for_one_request() {
+        let bodies = Bodies::new(64 << 20);
+        let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
+        let first = acme.take_for_code(16 << 20).await.unwrap();
+        let mut own: Vec<_> = (0..3).map(|_| Box::pin(acme.take_for_code(16 << 20))).collect();
+        for one in &mut own {
+            assert!(tokio::time::timeout(Duration::from_millis(1), one).await.is_err());
+        }
+        let (of_other, ()) = tokio::join!(other.take_for_code(16 << 20), async { drop(first) });
+        assert!(of_other.is_ok());
     }
 
     #[tokio::test]

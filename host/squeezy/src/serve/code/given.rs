@@ -1,6 +1,7 @@
 //! Code as a client sends it.
 
 use super::CodeError;
+use crate::serve::lines::Turn;
 use axum::body::Bytes;
 use base64::Engine;
 use squeezy_openwhisk::kind::is_binary;
@@ -17,12 +18,19 @@ const BEGINNING: usize = 32;
 pub struct GivenCode {
     /// The literal in the request, with its quotation marks. The request's memory is reserved as long as this lives.
     literal: Bytes,
+    /// Nobody else has as much code in memory. It is over after the code has been dropped.
+    _turn: Option<Turn>,
 }
 
 impl GivenCode {
     /// The code that is this literal, a string in JSON, of a request; `None` if it is empty.
     pub fn new(literal: Bytes) -> Option<Self> {
-        (literal.len() > 2).then_some(Self { literal })
+        (literal.len() > 2).then_some(Self { literal, _turn: None })
+    }
+
+    /// This code, whose turn it is.
+    pub fn in_turn(self, turn: Option<Turn>) -> Self {
+        Self { _turn: turn, ..self }
     }
 
     /// The text. Only what has escapes is copied.
