@@ -6,6 +6,7 @@
 
 mod level;
 mod process;
+mod worker;
 
 use level::Usage;
 use process::Processes;
@@ -14,13 +15,14 @@ use std::{
     num::NonZeroU32,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 pub(crate) use process::Member;
+pub(crate) use worker::Worker;
 
 /// How often it is looked at who uses how much.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -38,6 +40,8 @@ pub struct CpuShare {
     weight: AtomicU32,
     niceness: AtomicU8,
     processes: Mutex<Processes>,
+    /// CPU time of this process's threads that work for its VMs since it was last looked at, in nanoseconds.
+    by_workers_ns: AtomicU64,
 }
 
 impl CpuShares {
@@ -72,11 +76,7 @@ impl CpuShares {
 
     /// A share for another tenant.
     pub fn share(&self, weight: NonZeroU32) -> Arc<CpuShare> {
-        let share = Arc::new(CpuShare {
-            weight: weight.get().into(),
-            niceness: AtomicU8::new(0),
-            processes: Mutex::default(),
-        });
+        let share = CpuShare::new(weight);
         lock(&self.shares).push(Arc::downgrade(&share));
         share
     }
@@ -94,6 +94,15 @@ impl Drop for CpuShares {
 }
 
 impl CpuShare {
+    fn new(weight: NonZeroU32) -> Arc<Self> {
+        Arc::new(Self {
+            weight: weight.get().into(),
+            niceness: AtomicU8::new(0),
+            processes: Mutex::default(),
+            by_workers_ns: AtomicU64::new(0),
+        })
+    }
+
     /// What it is in proportion to those of other tenants from now on.
     pub fn set_weight(&self, weight: NonZeroU32) {
         self.weight.store(weight.get(), Ordering::Relaxed);
@@ -109,9 +118,16 @@ impl CpuShare {
         Processes::add(self, process)
     }
 
+    /// Counts CPU time of a thread of this process as its own.
+    fn charge(&self, time: Duration) {
+        let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.by_workers_ns.fetch_add(time_ns, Ordering::Relaxed);
+    }
+
     /// What it uses, as of now; `past` is how long ago it was asked before.
     fn usage(&self, past: Duration) -> Usage {
-        let used = lock(&self.processes).used(past);
+        let by_workers = Duration::from_nanos(self.by_workers_ns.swap(0, Ordering::Relaxed));
+        let used = lock(&self.processes).used(by_workers, past);
         Usage { weight: self.weight.load(Ordering::Relaxed), used, niceness: self.niceness() }
     }
 

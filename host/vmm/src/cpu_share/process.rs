@@ -68,9 +68,10 @@ impl Processes {
         Ok(Member { share: share.clone(), process })
     }
 
-    /// Processors in use on average; `past` is the time since the last look.
-    pub(super) fn used(&mut self, past: Duration) -> f64 {
-        let mut sum = Duration::ZERO;
+    /// Processors in use on average, with what threads of this process have used for them; `past` is the time since the
+    /// last look.
+    pub(super) fn used(&mut self, by_workers: Duration, past: Duration) -> f64 {
+        let mut sum = by_workers;
         for (&process, observed) in &mut self.all {
             // One that has ended uses nothing.
             let now = cpu_time(process).unwrap_or(observed.cpu);

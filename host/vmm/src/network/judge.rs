@@ -10,6 +10,7 @@ use super::{
     rate::{HEADER_BYTES, OPENING_BYTES, Rate},
     resolver,
 };
+use crate::cpu_share::{CpuShare, Worker};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl},
@@ -30,6 +31,11 @@ use std::{
 const ADDRESS_BYTES: usize = 16;
 /// The longest datagram.
 const MAX_DATAGRAM_BYTES: u64 = 65_535;
+/// How many attempts there may be for each connection that may be opened: one that is refused costs something, too.
+const ATTEMPTS_PER_CONNECTION: u64 = 10;
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP` of `linux/seccomp.h`: who makes a call and who judges it run in turns on one
+/// processor.
+const SYNC_WAKE_UP: libc::c_ulong = 1;
 /// How many pairs of a socket and an address are remembered as known. When there are more, all are forgotten, and
 /// count once more.
 const MOST_FLOWS: usize = 1024;
@@ -41,6 +47,8 @@ pub(super) struct Judge {
     vmm: OwnedFd,
     network: Network,
     counters: Arc<NetworkCounters>,
+    share: Option<Arc<CpuShare>>,
+    attempts: Pace,
     pace: Pace,
     rate: Rate,
     /// Sockets and the addresses that they have sent datagrams to.
@@ -71,15 +79,21 @@ impl Judge {
         vmm: OwnedFd,
         network: Network,
         counters: Arc<NetworkCounters>,
+        share: Option<Arc<CpuShare>>,
     ) -> Self {
         let now = Instant::now();
-        let pace = Pace::new(network.connections_per_second.into(), now);
+        let per_second = u64::from(network.connections_per_second);
+        let attempts = Pace::new(ATTEMPTS_PER_CONNECTION * per_second, now);
+        let pace = Pace::new(per_second, now);
         let rate = Rate::new(network.bytes_per_second, now);
-        Self { listener, vmm, network, counters, pace, rate, flows: HashSet::new() }
+        let flows = HashSet::new();
+        Self { listener, vmm, network, counters, share, attempts, pace, rate, flows }
     }
 
     /// Decides until the VMM, and whoever else has its filter, is gone.
     pub(super) fn run(mut self) {
+        self.hand_over();
+        let mut worker = self.share.take().map(Worker::new);
         loop {
             let now = Instant::now();
             if self.rate.due().is_some_and(|due| due <= now) {
@@ -93,11 +107,27 @@ impl Judge {
                 // Nobody is left.
                 _ => return,
             }
+            if let Some(worker) = &mut worker {
+                worker.settle();
+            }
             // The caller may have been killed meanwhile.
             let Ok(request) = self.receive() else { continue };
             let result = self.decide(&request);
             self.answer(request.id, result);
         }
+    }
+
+    /// Has whoever waits for the other get the processor from it at once. Only Linux 6.6 and later do, and without it all
+    /// goes on as well, later.
+    fn hand_over(&self) {
+        // SAFETY: it takes a number.
+        let _ = unsafe {
+            libc::ioctl(
+                self.listener.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS,
+                SYNC_WAKE_UP,
+            )
+        };
     }
 
     /// How long it can wait for a call; `None` if for ever.
@@ -190,6 +220,9 @@ impl Judge {
     }
 
     fn judge(&mut self, to: SocketAddrV4, bytes: u64) -> Result<(), Refusal> {
+        if !self.attempts.take(1, Instant::now()) {
+            return Err(Refusal::TooMany);
+        }
         if !resolver::is_resolver(to) {
             self.network.rules.judge(to)?;
             if own::is_own(*to.ip()) {

@@ -21,7 +21,7 @@ pub use possible::problem;
 pub use rules::{Destination, InvalidDestination, Refusal, Rules};
 pub use tap::{InvalidTapName, TapName};
 
-use crate::process::Process;
+use crate::{cpu_share::CpuShare, process::Process};
 use judge::Judge;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use serde::{Deserialize, Serialize};
@@ -70,14 +70,16 @@ impl Default for Network {
 }
 
 impl Network {
-    /// Starts the judge of a VMM, on a thread that ends with it. `calls` is from [`confine`].
+    /// Starts the judge of a VMM, on a thread that ends with it. `calls` is from [`confine`]. What it uses is of the VM's
+    /// share of the processors.
     pub(crate) fn judge(
         &self,
         calls: OwnedFd,
         vmm: &Process,
         counters: Arc<NetworkCounters>,
+        share: Option<Arc<CpuShare>>,
     ) -> io::Result<()> {
-        let judge = Judge::new(calls, vmm.descriptor()?, self.clone(), counters);
+        let judge = Judge::new(calls, vmm.descriptor()?, self.clone(), counters, share);
         std::thread::Builder::new().name("network-judge".to_owned()).spawn(|| judge.run())?;
         Ok(())
     }

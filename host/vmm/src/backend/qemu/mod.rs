@@ -136,7 +136,8 @@ pub(crate) async fn start(
     let cannot_judge = |error| VmError::system("the VM's network cannot be supervised", error);
     if let (Some(Uplink::Judged(network)), Ok(calls)) = (&config.network, confined.try_recv()) {
         let counters = config.network_counters.clone();
-        network.judge(calls, &process, counters).map_err(cannot_judge)?;
+        let share = config.cpu_share.clone();
+        network.judge(calls, &process, counters, share).map_err(cannot_judge)?;
     }
     let limit = config.timeouts.start;
     let opened = tokio::select! {

@@ -42,7 +42,7 @@ fn judged<T: Send + 'static>(
     });
     let own = Pid::from_raw(std::process::id() as i32).unwrap();
     let vmm = pidfd_open(own, PidfdFlags::empty()).unwrap();
-    let judge = Judge::new(confined.recv().unwrap(), vmm, network, counters);
+    let judge = Judge::new(confined.recv().unwrap(), vmm, network, counters, None);
     let judge = std::thread::spawn(|| judge.run());
     let result = worker.join().unwrap();
     // Nobody is left to be judged.
@@ -297,6 +297,21 @@ fn a_flood_costs_the_flooder() {
     });
     assert!(refused >= 40, "{refused}");
     assert_eq!(counts.refused[Refusal::TooMany as usize] as usize, refused);
+}
+
+#[test]
+fn what_is_refused_is_judged_so_often_in_a_second_and_no_more() {
+    let network = Network { connections_per_second: 5, ..Network::default() };
+    let (refused, counts) = judged(network, |_| {
+        let datagrams = open(SocketType::DGRAM);
+        let to = SocketAddrV4::new(PRIVATE.parse().unwrap(), 80);
+        let send = || sendto(&datagrams, b"x", SendFlags::empty(), &to);
+        (0..500).filter(|_| reach(PRIVATE, 80).is_err() && send().is_err()).count()
+    });
+    assert_eq!(refused, 500);
+    let count = |refusal| counts.refused[refusal as usize];
+    assert_eq!(count(Refusal::Private) + count(Refusal::TooMany), 1000);
+    assert!((50..500).contains(&count(Refusal::Private)), "{counts:?}");
 }
 
 /// Counts what arrives outside, by TCP and UDP at the same port, which is the result.
