@@ -52,6 +52,8 @@ impl Calls {
         within(now.count, concurrent_calls)?;
         if by_stranger {
             within(now.of_strangers, concurrent_calls.map(half))?;
+            // What the rate of all refuses does not count in theirs.
+            self.rate.check(minute, calls_per_minute)?;
             self.rate_of_strangers.count(minute, calls_per_minute.map(half))?;
         }
         self.rate.count(minute, calls_per_minute)?;
@@ -85,25 +87,45 @@ struct Rate(Mutex<(u64, usize)>);
 impl Rate {
     /// Counts a call that begins in this minute, unless there were as many as may be.
     fn count(&self, minute: u64, allowed: Option<usize>) -> Result<(), OverQuota> {
+        self.check(minute, allowed)?;
+        self.of(minute).1 += 1;
+        Ok(())
+    }
+
+    /// Fails if there were as many in this minute as may be.
+    fn check(&self, minute: u64, allowed: Option<usize>) -> Result<(), OverQuota> {
+        let count = self.of(minute).1 + 1;
+        match allowed {
+            Some(allowed) if count > allowed => Err(OverQuota::Rate { count, allowed }),
+            _ => Ok(()),
+        }
+    }
+
+    fn of(&self, minute: u64) -> MutexGuard<'_, (u64, usize)> {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Whichever way the clock jumps.
         if current.0 != minute {
             *current = (minute, 0);
         }
-        let count = current.1 + 1;
-        match allowed {
-            Some(allowed) if count > allowed => Err(OverQuota::Rate { count, allowed }),
-            _ => {
-                current.1 = count;
-                Ok(())
-            }
-        }
+        current
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stranger_who_is_refused_does_not_count_among_strangers() {
+        let quotas = Quotas { calls_per_minute: Some(2), ..Quotas::default() };
+        let calls = Arc::<Calls>::default();
+        let begin = |by_stranger| calls.begin(&quotas, by_stranger).is_ok();
+        assert!(begin(false) && begin(false));
+        let refused = (0..9).filter(|_| !begin(true)).count();
+        // Should a minute have begun meanwhile, one was not refused.
+        let of_strangers = calls.rate_of_strangers.0.lock().unwrap().1;
+        assert_eq!(refused + of_strangers, 9);
+    }
 
     #[test]
     fn a_minute_has_so_many_calls_and_the_next_one_begins_anew() {
