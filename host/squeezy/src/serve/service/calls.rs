@@ -5,6 +5,7 @@ use crate::serve::{
     action::Action,
     bodies::{Held, Part},
     key::random,
+    strangers::Strangers,
     telemetry::TracedCall,
 };
 use serde_json::{Map, Value};
@@ -31,8 +32,8 @@ pub struct CallOrigin {
 }
 
 impl CallOrigin {
-    fn is_of_stranger(&self) -> bool {
-        self.web.as_ref().is_some_and(|web| web.stranger.is_some())
+    fn strangers(&self) -> Option<Arc<Strangers>> {
+        self.web.as_ref()?.stranger.as_ref().map(|call| call.strangers().clone())
     }
 }
 
@@ -57,7 +58,8 @@ pub(super) struct Invocation {
     pub(super) traced: TracedCall,
     /// Of a web action; of a component never, because the sequence was admitted.
     pub(super) web: Option<WebCall>,
-    pub(super) by_stranger: bool,
+    /// Those of whom the caller is one, if it is a stranger.
+    pub(super) strangers: Option<Arc<Strangers>>,
     /// The activation of the sequence that it is a part of.
     pub(super) cause: Option<String>,
 }
@@ -82,8 +84,8 @@ impl Service {
         part: Part,
     ) -> (oneshot::Receiver<()>, JoinHandle<Result<Answered, ServiceError>>) {
         let callee = callee.into();
-        let by_stranger = origin.is_of_stranger();
-        let calling = self.tenants.call(&callee.name().namespace, by_stranger);
+        let strangers = origin.strangers();
+        let calling = self.tenants.call(&callee.name().namespace, strangers.is_some());
         let (accept, accepted) = oneshot::channel();
         let service = self.clone();
         let call = tokio::spawn(async move {
@@ -98,7 +100,7 @@ impl Service {
                 part,
                 traced,
                 web,
-                by_stranger,
+                strangers,
                 cause: None,
             };
             match callee {
@@ -131,7 +133,7 @@ impl Service {
             part,
             traced,
             web,
-            by_stranger,
+            strangers,
             cause,
         } = invocation;
         let start_ms = now_ms();
@@ -224,7 +226,7 @@ impl Service {
             ValueSize { bytes, most_bytes },
             explain,
         );
-        (activation.by_stranger, activation.cause) = (by_stranger, cause);
+        (activation.by_stranger, activation.cause) = (strangers.is_some(), cause);
         let activation = Arc::new(activation);
         // A client that was told the id may ask for the activation. One that hears the result finds
         // the same one after a restart.

@@ -3,6 +3,7 @@
 use super::{calls::Invocation, packages::resolve_with, *};
 use crate::serve::{
     bodies::{Held, Part},
+    strangers::Strangers,
     telemetry::TracedCall,
 };
 use serde_json::Map;
@@ -121,7 +122,7 @@ struct Within<'a> {
     id: &'a str,
     traced: &'a TracedCall,
     part: &'a Part,
-    by_stranger: bool,
+    strangers: Option<&'a Arc<Strangers>>,
 }
 
 impl Service {
@@ -281,7 +282,7 @@ impl Service {
     ) -> Answered {
         let parameters = callable.parameters();
         let CallableSequence { name, sequence, .. } = callable;
-        let Invocation { id, arguments, held, accept, part, traced, by_stranger, cause, web } =
+        let Invocation { id, arguments, held, accept, part, traced, strangers, cause, web } =
             invocation;
         let (begin, start_ms) = (Instant::now(), now_ms());
         let Called { action, version, kind } = sequence.called(&name);
@@ -306,7 +307,8 @@ impl Service {
             took: Duration::ZERO,
             memory_mib: None,
         };
-        let within = Within { id: &id, traced: &traced, part: &part, by_stranger };
+        let strangers = strangers.as_ref();
+        let within = Within { id: &id, traced: &traced, part: &part, strangers };
         run.depth += 1;
         for component in &sequence.components {
             if let Err(Stop(status, error)) =
@@ -342,7 +344,7 @@ impl Service {
             logs: ids,
             cause,
             limits,
-            by_stranger,
+            by_stranger: strangers.is_some(),
         });
         self.ended(&activation).await;
         traced.end(&activation);
@@ -363,9 +365,9 @@ impl Service {
         if run.actions == MOST_ACTIONS {
             return Err(SequenceProblem::TooLong.into());
         }
-        let callee = match within.by_stranger {
-            true => self.callee_as_it_is(name)?,
-            false => self.callee(name).await?,
+        let callee = match within.strangers {
+            Some(_) => self.callee_as_it_is(name)?,
+            None => self.callee(name).await?,
         };
         let Value::Object(arguments) = progress.result.take() else {
             return Err(ServiceError::Internal("a result is no object".to_owned()).into());
@@ -405,7 +407,7 @@ impl Service {
             part: within.part.clone(),
             traced: within.traced.part(),
             web: None,
-            by_stranger: within.by_stranger,
+            strangers: within.strangers.cloned(),
             cause: Some(within.id.to_owned()),
         };
         let Answered { activation, held } = match callee {
@@ -414,6 +416,11 @@ impl Service {
                 let Action { body, image, .. } = &*callable.action;
                 let limits = body.limits().describe(Some(&image.function));
                 progress.memory_mib = progress.memory_mib.max(limits["memory"].as_u64());
+                let queue = self.config().queue;
+                let part = |strangers: &Arc<Strangers>| {
+                    strangers.part(&callable.action.name, queue).ok_or(ServiceError::Busy)
+                };
+                let _place = within.strangers.map(part).transpose()?;
                 self.answer_action(callable, invocation).await?
             }
             Callee::Sequence(_) if run.depth == MOST_DEPTH => {

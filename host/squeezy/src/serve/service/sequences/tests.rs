@@ -2,7 +2,10 @@
 //! does.
 
 use super::*;
-use crate::serve::{bodies::Payer, service::tests::service};
+use crate::serve::{
+    bodies::{Payer, Portion},
+    service::tests::service,
+};
 use serde_json::json;
 use squeezy_openwhisk::package::PackageBody;
 
@@ -192,4 +195,43 @@ async fn a_web_action_may_be_a_sequence() {
     service.put(name("s"), body(exported), None, true, ()).await.unwrap();
     let (callee, _) = service.web_action(&name("s")).unwrap();
     assert_eq!(callee.name(), &name("s"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn strangers_have_half_of_a_component_s_queue_whatever_they_call() {
+    let (service, _hold, _directory) = service().await;
+    *lock(&service.config) = Arc::new(Config { queue: 4, ..(*service.config()).clone() });
+    put_action(&service, "g").await;
+    for sequence in ["s", "t"] {
+        assert_eq!(put(&service, sequence, &["/_/g"]).await, None);
+        let exported = json!({ "annotations": [{ "key": "web-export", "value": true }] });
+        service.put(name(sequence), body(exported), None, true, ()).await.unwrap();
+    }
+    let strangers = Strangers::new(16 << 20);
+    let ask = |called: &str| {
+        let (callee, export) = service.web_action(&name(called)).unwrap();
+        let stranger = strangers.call(&name(called), Portion::All, 4);
+        assert!(stranger.is_some());
+        let web = Some(WebCall { export, stranger });
+        let origin = CallOrigin { web, ..CallOrigin::default() };
+        let (id, part) = (service.new_id().unwrap(), service.bodies.part(Payer::alone()));
+        service.call(callee, id, Map::new(), origin, None, part).1
+    };
+    // They wait for a VM that does not boot.
+    let _waiting = [ask("s"), ask("s")];
+    let until = Instant::now() + Duration::from_secs(10);
+    while strangers.part(&name("g"), 4).is_some() {
+        assert!(Instant::now() < until, "both have a place there");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = tokio::time::timeout(Duration::from_secs(10), ask("t")).await.unwrap();
+    let refused = refused.unwrap().unwrap().activation;
+    let error = "Sequence failed. Too many requests are waiting for this action; try again later.";
+    assert_eq!(refused.result, json!({ "error": error }));
+    assert!(refused.by_stranger && refused.logs.is_empty());
+    // The other half is for those with a key.
+    let (id, part) = (service.new_id().unwrap(), service.bodies.part(Payer::alone()));
+    let callee = service.callee(&name("g")).await.unwrap();
+    let (accepted, _call) = service.call(callee, id, Map::new(), CallOrigin::default(), None, part);
+    accepted.await.unwrap();
 }
