@@ -76,18 +76,20 @@ pub async fn usage(path: &Path) -> Result<Usage, PullError> {
 /// The disk space of one pull.
 pub struct PullSpace {
     all: Arc<DiskSpace>,
+    is_guest: bool,
     taken: Mutex<TakenSpace>,
 }
 
 impl PullSpace {
-    /// Nothing yet.
-    pub fn new(all: &Arc<DiskSpace>) -> Arc<Self> {
-        Arc::new(Self { all: all.clone(), taken: Mutex::new(all.take_none()) })
+    /// Nothing yet, for the operator's namespace or for another one.
+    pub fn new(all: &Arc<DiskSpace>, is_guest: bool) -> Arc<Self> {
+        Arc::new(Self { all: all.clone(), is_guest, taken: Mutex::new(all.take_none()) })
     }
 
-    /// The most that it may take, in bytes: with more, one pull would drive out what all others have.
+    /// The most that it may take, in bytes: with more, one pull would drive out what all others have. Those of other
+    /// namespaces, two at a time, leave half to the operator, and to code.
     pub fn share(&self) -> u64 {
-        self.all.most_bytes() / 2
+        self.all.most_bytes() / if self.is_guest { 2 } else { 4 }
     }
 
     /// Whether it may take so many bytes, if they are left.
@@ -97,8 +99,9 @@ impl PullSpace {
 
     /// The error for more than it may take.
     pub fn too_much(&self) -> PullError {
+        let share = if self.is_guest { "half" } else { "a quarter" };
         PullError::NoDisk(format!(
-            "the image takes more than {} MiB while it is made, half of actions_disk, which is the most that one may take",
+            "the image takes more than {} MiB while it is made, {share} of actions_disk, which is the most that one may take",
             self.share() >> 20
         ))
     }
@@ -156,12 +159,25 @@ mod tests {
         assert_eq!(files, 4);
     }
 
+    #[test]
+    fn what_two_namespaces_pull_leaves_half_of_the_disk() {
+        let all = DiskSpace::new(64 * MIB);
+        let pulls = [PullSpace::new(&all, false), PullSpace::new(&all, false)];
+        for pull in &pulls {
+            pull.take(16 * MIB).unwrap();
+            let more = pull.take(16 * MIB + 1).unwrap_err().to_string();
+            assert!(more.contains("more than 16 MiB") && more.contains("a quarter"), "{more}");
+        }
+        PullSpace::new(&all, true).take(32 * MIB).unwrap();
+        all.take_none().grow(32 * MIB).unwrap();
+    }
+
     #[tokio::test]
     async fn a_tool_that_fills_the_disk_is_killed() {
         let state = tempfile::tempdir().unwrap();
         let space = DiskSpace::new(64 * MIB);
         let work = Work::new(state.path(), &space);
-        let directory = work.directory().unwrap();
+        let directory = work.directory(true).unwrap();
         // 8 MiB in one file after the other, hidden in a directory that is closed.
         let fill = "mkdir -m 0 in; i=0; while true; do head -c 8388608 /dev/zero > in/$i; i=$((i+1)); sleep 0.2; done";
         let path = directory.path().to_owned();

@@ -165,6 +165,7 @@ impl Running {
 /// What is to be pulled, and how.
 struct Wanted {
     config: Arc<Config>,
+    terms: Terms,
     reference: Reference,
     digest: Digest,
     credentials: Credentials,
@@ -172,12 +173,21 @@ struct Wanted {
 
 impl Wanted {
     fn key(&self) -> Key {
-        (self.reference.repository(), self.digest.clone(), self.credentials.is_some())
+        (self.reference.repository(), self.digest.clone(), self.terms)
     }
 }
 
-/// An image in a repository, and whether the operator's credentials are shown for it.
-type Key = (String, Digest, bool);
+/// An image in a repository, and on what terms it is pulled.
+type Key = (String, Digest, Terms);
+
+/// Only those with the same ones share a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Terms {
+    /// Whether it is for the operator's namespace.
+    is_guest: bool,
+    /// Whether the operator's credentials are shown.
+    has_credentials: bool,
+}
 
 /// What the operator has for a registry.
 type Credentials = Option<String>;
@@ -267,7 +277,7 @@ impl Registry {
             None => {
                 let _turn = self.turns.to_ask(namespace).await;
                 is_there(asker)?;
-                let directory = self.work.directory()?;
+                let directory = self.work.directory(namespace.is_guest())?;
                 let asked = resolve(&directory, &config, reference, &credentials).await;
                 directory.remove().await;
                 asked?
@@ -276,7 +286,9 @@ impl Registry {
         if let Some(pulled) = self.kept(asker, reference, &digest, is_private).await {
             return Ok(pulled);
         }
-        let wanted = Wanted { config, reference: reference.clone(), digest, credentials };
+        let terms =
+            Terms { is_guest: namespace.is_guest(), has_credentials: credentials.is_some() };
+        let wanted = Wanted { config, terms, reference: reference.clone(), digest, credentials };
         let running = match self.join(asker, &wanted) {
             Some(running) => running,
             None => {
@@ -360,12 +372,11 @@ impl Registry {
         tokio::spawn(async move {
             let _over = Over { registry: registry.clone(), key };
             let _turn = turn;
-            let Wanted { config, reference, digest, credentials } = wanted;
-            let pulled =
-                registry.pull_now(&config, &reference, &digest, &credentials, &under_way).await;
+            let pulled = registry.pull_now(&wanted, &under_way).await;
+            let Wanted { reference, digest, .. } = &wanted;
             log_line(&match &pulled {
-                Ok(_) => format!("pulled {}", reference.at(&digest)),
-                Err(error) => format!("{}: {error}", reference.at(&digest)),
+                Ok(_) => format!("pulled {}", reference.at(digest)),
+                Err(error) => format!("{}: {error}", reference.at(digest)),
             });
             // It is in the list before it is no longer under way.
             let _ = tell.send(Some(pulled));
@@ -373,16 +384,9 @@ impl Registry {
         running
     }
 
-    async fn pull_now(
-        &self,
-        config: &Config,
-        reference: &Reference,
-        digest: &Digest,
-        credentials: &Credentials,
-        running: &Running,
-    ) -> Result<Pulled, PullError> {
-        let directory = self.work.directory()?;
-        let made = self.make(&directory, config, reference, digest, credentials, running);
+    async fn pull_now(&self, wanted: &Wanted, running: &Running) -> Result<Pulled, PullError> {
+        let directory = self.work.directory(wanted.terms.is_guest)?;
+        let made = self.make(&directory, wanted, running);
         let made = tokio::time::timeout(LIMIT, made).await;
         directory.remove().await;
         let made = made.unwrap_or_else(|_| {
@@ -392,6 +396,7 @@ impl Registry {
         // Each of the others notes it later.
         let asker = lock(&running.askers).iter().find(|asker| asker.is_there()).cloned();
         if let Some(asker) = asker {
+            let Wanted { reference, digest, .. } = wanted;
             self.images.was_pulled(&asker, reference, digest, &made.pinned).await?;
         }
         Ok(made)
@@ -411,12 +416,10 @@ impl Registry {
     async fn make(
         &self,
         directory: &WorkDirectory,
-        config: &Config,
-        reference: &Reference,
-        digest: &Digest,
-        credentials: &Credentials,
+        wanted: &Wanted,
         running: &Running,
     ) -> Result<Pulled, PullError> {
+        let Wanted { config, reference, digest, credentials, .. } = wanted;
         let Some(scripts) = &self.scripts else {
             let problem =
                 "images cannot be pulled here: guest/image is missing beside the build directory";

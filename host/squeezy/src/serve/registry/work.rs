@@ -57,13 +57,13 @@ impl Work {
         &self.state
     }
 
-    /// An empty one.
-    pub fn directory(&self) -> Result<WorkDirectory, PullError> {
+    /// An empty one, for the operator's namespace or for another one.
+    pub fn directory(&self, is_guest: bool) -> Result<WorkDirectory, PullError> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let path = self.state.join(DIRECTORY).join(number.to_string());
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
         made.map_err(failed)?;
-        Ok(WorkDirectory { path, space: PullSpace::new(&self.space) })
+        Ok(WorkDirectory { path, space: PullSpace::new(&self.space, is_guest) })
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
         std::os::unix::fs::symlink("/", left.join("link")).unwrap();
         let space = DiskSpace::new(1 << 30);
         let work = Work::new(state.path(), &space);
-        let mine = work.directory().unwrap();
+        let mine = work.directory(false).unwrap();
         assert!(mine.path().ends_with("8"));
         mine.write("file", "text").unwrap();
         let gone = async {
