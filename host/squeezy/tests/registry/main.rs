@@ -158,9 +158,10 @@ fn images_of_a_namespace_s_actions_have_a_bound() {
         let set = daemon.ask("PUT", "/namespaces/guest?overwrite=true", Some(quotas));
         assert_eq!(set.0, 200, "{}", set.1);
     };
-    may_have(json!(0));
-    // It may be pulled, because whoever needs the space takes it.
     assert_eq!(pull(&daemon, &image).0, 200);
+    may_have(json!(0));
+    let other = registry.push("other:1", &format!("[layer({PROGRAM})]"), "Cmd=['serve']");
+    refused(pull(&daemon, &other), 413, "The layers of the image have");
     refused(put(&daemon, "f", &image), 413, "The images of the namespace's actions would take");
     may_have(json!(1));
     assert_eq!(put(&daemon, "f", &image).0, 200);

@@ -124,7 +124,8 @@ fn of_tenant(error: &TenantError) -> StatusCode {
             OverQuota::Actions { .. }
             | OverQuota::Packages { .. }
             | OverQuota::Code { .. }
-            | OverQuota::Images { .. },
+            | OverQuota::Images { .. }
+            | OverQuota::Layers { .. },
         ) => StatusCode::PAYLOAD_TOO_LARGE,
         TenantError::Guest | TenantError::MonitorsAll | TenantError::Quotas(_) => {
             StatusCode::BAD_REQUEST

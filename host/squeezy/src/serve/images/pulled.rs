@@ -90,6 +90,7 @@ impl Images {
             }
             let inserted = images.index().insert_for(&asker, image);
             images.keep_pulled();
+            images.keep_to_quota(&asker);
             inserted.map_err(failed(Path::new(FILE)))
         })
         .await
@@ -105,19 +106,53 @@ impl Images {
         self.index().images().iter().any(|image| image.is_for(namespace, repository, digest))
     }
 
-    /// Notes that a namespace has asked for one that has been pulled.
-    pub fn asked_for(&self, asker: &Tenancy, reference: &Reference, digest: &Digest) {
-        let repository = reference.repository();
-        let mut index = self.index();
-        let is_own = |image: &PulledImage| image.is_for(&asker.namespace, &repository, digest);
-        if !index.images().iter().any(is_own)
-            && let Some(image) = index.find(&repository, digest).cloned()
-        {
-            let (namespace, tag) = (asker.namespace.clone(), reference.tag.clone());
-            // Should the disk be full, it only is not listed.
-            let _ = index.insert_for(asker, PulledImage { namespace, tag, ..image });
+    /// Notes that a namespace has asked for one that has been pulled, which somebody holds meanwhile.
+    pub async fn asked_for(
+        self: &Arc<Self>,
+        asker: &Tenancy,
+        reference: &Reference,
+        digest: &Digest,
+    ) {
+        let (images, asker, digest) = (self.clone(), asker.clone(), digest.clone());
+        let (repository, tag) = (reference.repository(), reference.tag.clone());
+        let noted = tokio::task::spawn_blocking(move || {
+            let mut index = images.index();
+            let is_own = |image: &PulledImage| image.is_for(&asker.namespace, &repository, &digest);
+            let is_new = !index.images().iter().any(is_own);
+            if is_new && let Some(image) = index.find(&repository, &digest).cloned() {
+                let (namespace, tag) = (asker.namespace.clone(), tag.clone());
+                // Should the disk be full, it only is not listed.
+                let _ = index.insert_for(&asker, PulledImage { namespace, tag, ..image });
+            }
+            index.touch(tag.as_deref(), is_own);
+            drop(index);
+            if is_new {
+                images.keep_to_quota(&asker);
+            }
+        });
+        // It does not panic.
+        let _ = noted.await;
+    }
+
+    fn keep_to_quota(&self, asker: &Tenancy) {
+        if let Some(most_bytes) = asker.quotas().image_bytes() {
+            self.keep_to(&asker.namespace, most_bytes);
         }
-        index.touch(reference.tag.as_deref(), is_own);
+    }
+
+    /// Removes what has been pulled for a namespace beyond so many bytes, unless somebody uses it: what has not been used
+    /// for longest goes first, so that it does not drive out others' images.
+    pub(super) fn keep_to(&self, namespace: &Namespace, most_bytes: u64) {
+        let (all, mut seen, mut bytes) = (self.all_pulled(), BTreeSet::new(), 0);
+        for image in all.iter().filter(|image| image.namespace == *namespace) {
+            if seen.insert(&image.blob) {
+                bytes += image.bytes;
+            }
+            if bytes > most_bytes && !self.blobs.is_used(&image.blob) {
+                // What cannot be removed now goes when the space is needed.
+                let _ = self.remove_pulled(image);
+            }
+        }
     }
 
     /// All that have been pulled, the one that was used last first.

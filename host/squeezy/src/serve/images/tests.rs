@@ -2,8 +2,11 @@
 //! actions.
 
 use super::*;
-use crate::serve::blobs::tests::{has, names};
-use std::fs;
+use crate::serve::{
+    blobs::tests::{has, names},
+    registry::PulledImage,
+};
+use std::{fs, time::Duration};
 use tempfile::TempDir;
 
 /// A build directory and a state directory.
@@ -98,6 +101,44 @@ async fn one_that_was_made_aside_is_taken_by_its_digest_alone() {
     assert_eq!(names(&kept_in(&directory)).len(), 0);
     fs::copy(made, aside.join(IMAGE)).unwrap();
     assert_eq!(content(&images.pin(&files, "f", Some(digest)).await.unwrap()), "made");
+}
+
+#[tokio::test]
+async fn what_a_namespace_has_pulled_beyond_its_quota_goes() {
+    let (directory, _, images) = place();
+    let mut listed = Vec::new();
+    for (number, namespace) in ["acme", "other", "acme", "acme"].into_iter().enumerate() {
+        let text = number.to_string();
+        let made = make(&directory.path().join(&text), IMAGE, &text);
+        let digest = images.take_in(made, None).await.unwrap().0.digest.clone();
+        listed.push(PulledImage {
+            namespace: namespace.parse().unwrap(),
+            repository: text,
+            tag: None,
+            blob: digest.clone(),
+            digest,
+            bytes: 100,
+            pulled_ms: 1,
+            used_ms: 1,
+        });
+    }
+    drop(images);
+    let list = serde_json::json!({ "version": 1, "images": listed }).to_string();
+    fs::write(directory.path().join("state").join(super::pulled::FILE), list).unwrap();
+    let images = open(&directory);
+    images.keep_named(std::iter::empty());
+    let digests: Vec<_> = listed.iter().map(|image| &image.blob).collect();
+    let _held = images.find(digests[3]).await.unwrap();
+    // It was used after the others.
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let acme = "acme".parse().unwrap();
+    images.keep_to(&acme, 300);
+    has(&kept_in(&directory), digests.iter().copied());
+    images.keep_to(&acme, 250);
+    has(&kept_in(&directory), [digests[0], digests[1], digests[3]]);
+    images.keep_to(&acme, 0);
+    has(&kept_in(&directory), [digests[1], digests[3]]);
+    assert_eq!(images.all_pulled().len(), 2);
 }
 
 #[tokio::test]

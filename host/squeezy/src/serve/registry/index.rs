@@ -11,6 +11,9 @@ use std::{
 /// Version of the file's format.
 const VERSION: u32 = 1;
 
+/// How many of a namespace are noted, other than the operator's: the file is written whole.
+const MOST_OF_ONE: usize = 250;
+
 /// An image that has been pulled for a namespace. Several may have the same one, and know nothing of each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PulledImage {
@@ -81,10 +84,18 @@ impl Index {
         if asker.is_there() { self.insert(image) } else { Ok(()) }
     }
 
-    /// Adds one, in place of what there was of it.
+    /// Adds one, in place of what there was of it, or of what its namespace has not used for longest, if it has too many.
     fn insert(&mut self, image: PulledImage) -> io::Result<()> {
         let mut images = self.images.clone();
         images.retain(|other| !other.is_for(&image.namespace, &image.repository, &image.digest));
+        let own = images.iter().enumerate().filter(|(_, other)| other.namespace == image.namespace);
+        let own: Vec<_> = own.map(|(at, other)| (other.used_ms, at)).collect();
+        if own.len() >= MOST_OF_ONE
+            && !image.namespace.is_guest()
+            && let Some((_, oldest)) = own.into_iter().min()
+        {
+            images.remove(oldest);
+        }
         images.push(image);
         self.replace(images)
     }
@@ -162,6 +173,28 @@ mod tests {
         assert_eq!(again.images().len(), 2);
         assert!(again.find("b", &Digest::of_sum([1; 32])).is_some_and(|image| image.used_ms > 1));
         assert!(again.find("b", &Digest::of_sum([2; 32])).is_none());
+    }
+
+    #[test]
+    fn one_namespace_has_so_many_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pulled.json");
+        let namespace: Namespace = "acme".parse().unwrap();
+        let of_acme = |number: u64| PulledImage {
+            namespace: namespace.clone(),
+            used_ms: 1000 - number,
+            ..image(&number.to_string(), 1)
+        };
+        let mut images: Vec<_> = (0..MOST_OF_ONE as u64).map(of_acme).collect();
+        images.push(image("guest's", 1));
+        let mut index = Index { path, images };
+        index.insert(of_acme(0)).unwrap();
+        index.insert(of_acme(999)).unwrap();
+        assert_eq!(index.images().len(), MOST_OF_ONE + 1);
+        let digest = Digest::of_sum([1; 32]);
+        let oldest = (MOST_OF_ONE - 1).to_string();
+        assert!(index.find(&oldest, &digest).is_none() && index.find("0", &digest).is_some());
+        assert!(index.find("guest's", &digest).is_some());
     }
 
     #[test]

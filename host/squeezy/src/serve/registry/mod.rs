@@ -17,7 +17,7 @@ use super::{
     lines::Turn,
     log::log_line,
     tally::Tally,
-    tenants::Tenancy,
+    tenants::{OverQuota, Tenancy},
 };
 use fetch::Access;
 pub use index::{Index, PulledImage};
@@ -65,6 +65,9 @@ pub enum PullError {
     /// There is no space for it.
     #[error("{0}")]
     NoDisk(String),
+    /// It is more than the namespace may have.
+    #[error("{0}")]
+    OverQuota(OverQuota),
     /// The namespace is gone.
     #[error("There is no such namespace.")]
     Gone,
@@ -187,6 +190,8 @@ struct Terms {
     is_guest: bool,
     /// Whether the operator's credentials are shown.
     has_credentials: bool,
+    /// What the images of who asks may take, in bytes.
+    most_bytes: Option<u64>,
 }
 
 /// What the operator has for a registry.
@@ -286,8 +291,11 @@ impl Registry {
         if let Some(pulled) = self.kept(asker, reference, &digest, is_private).await {
             return Ok(pulled);
         }
-        let terms =
-            Terms { is_guest: namespace.is_guest(), has_credentials: credentials.is_some() };
+        let terms = Terms {
+            is_guest: namespace.is_guest(),
+            has_credentials: credentials.is_some(),
+            most_bytes: asker.quotas().image_bytes(),
+        };
         let wanted = Wanted { config, terms, reference: reference.clone(), digest, credentials };
         let running = match self.join(asker, &wanted) {
             Some(running) => running,
@@ -306,7 +314,7 @@ impl Registry {
         let ended = outcome.wait_for(Option::is_some).await;
         let pulled = ended.ok().and_then(|outcome| outcome.clone());
         let pulled = pulled.unwrap_or(Err(PullError::Internal("an internal error".to_owned())))?;
-        self.images.asked_for(asker, reference, &pulled.digest);
+        self.images.asked_for(asker, reference, &pulled.digest).await;
         is_there(asker)?;
         Ok(pulled)
     }
@@ -341,7 +349,7 @@ impl Registry {
         let blob = self.images.pulled(&repository, digest)?;
         // One that has been altered is pulled again.
         let (pinned, image) = self.images.find(&blob).await.ok()?;
-        self.images.asked_for(asker, reference, digest);
+        self.images.asked_for(asker, reference, digest).await;
         Some(Pulled { digest: digest.clone(), pinned, image })
     }
 
@@ -431,12 +439,15 @@ impl Registry {
         let say = |progress: Progress| *lock(&running.progress) = progress;
         let found = fetch::find(directory.path(), &access, reference, digest).await?;
         // Before anything is fetched; the space is taken as the bytes arrive.
-        directory.space().check(found.layers_bytes)?;
+        let bytes = found.layers_bytes;
+        if let Some(allowed) = wanted.terms.most_bytes.filter(|&allowed| bytes > allowed) {
+            return Err(PullError::OverQuota(OverQuota::Layers { bytes, allowed }));
+        }
+        directory.space().check(bytes)?;
         fetch::copy(directory, &access, reference, &found, &say).await?;
         // Whatever reads the image cannot read this.
         directory.forget(fetch::CREDENTIALS)?;
 
-        let bytes = found.layers_bytes;
         let converted = convert(directory, scripts, reference, digest, |step| {
             say(Progress { step, bytes, of: bytes });
         });

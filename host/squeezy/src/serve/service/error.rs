@@ -92,6 +92,7 @@ impl From<PullError> for ServiceError {
             PullError::Refused(_) | PullError::Image(_) => Self::Invalid(text),
             PullError::Registry(_) => Self::Registry(text),
             PullError::NoDisk(_) => Self::NoDisk(text),
+            PullError::OverQuota(over) => TenantError::from(over).into(),
             PullError::Gone => Self::NotFound,
             PullError::Busy => Self::Pulling(text),
             PullError::Internal(_) => Self::Internal(text),

@@ -106,13 +106,12 @@ impl Service {
                 return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
             }
         }
-        if let (Some(allowed), Some(_)) = (quotas.image_mb, &made.origin) {
+        if let (Some(allowed), Some(_)) = (quotas.image_bytes(), &made.origin) {
             // Those that have been built here are the operator's. Each is there once.
             let pulled = others().filter(|other| other.origin.is_some());
             let digests = pulled.filter_map(|other| other.digest.as_ref());
             let digests: BTreeSet<_> = digests.chain([&made.pinned.digest]).collect();
             let bytes = digests.into_iter().map(|digest| self.images.bytes_of(digest)).sum();
-            let allowed = (allowed as u64) << 20;
             if bytes > allowed {
                 return Err(TenantError::from(OverQuota::Images { bytes, allowed }).into());
             }

@@ -47,6 +47,11 @@ impl Quotas {
         }
     }
 
+    /// What images from registries may take, in bytes.
+    pub fn image_bytes(&self) -> Option<u64> {
+        self.image_mb.map(|allowed| (allowed as u64) << 20)
+    }
+
     /// What the scaler has to know of them. Calls are counted before they get there.
     pub fn policy(&self) -> TenantPolicy {
         let weight = self.weight.and_then(|weight| u32::try_from(weight).ok());
@@ -130,6 +135,16 @@ pub enum OverQuota {
         /// What they would take.
         bytes: u64,
         /// What they may take.
+        allowed: u64,
+    },
+    /// An image that is larger than all may be.
+    #[error(
+        "The layers of the image have {bytes} bytes, and the images of the namespace's actions may take {allowed}."
+    )]
+    Layers {
+        /// What they have.
+        bytes: u64,
+        /// What the images may take together.
         allowed: u64,
     },
     /// Too much code.

@@ -1,6 +1,6 @@
 //! One namespace, however many of its name there will be.
 
-use super::{Calls, State, Tenants};
+use super::{Calls, Quotas, State, Tenants};
 use squeezy_openwhisk::Namespace;
 use std::sync::Arc;
 
@@ -29,6 +29,11 @@ impl Tenancy {
     /// Whether what is in it is being removed.
     pub fn is_going(&self) -> bool {
         self.is_going_in(&self.tenants.read()) == Some(true)
+    }
+
+    /// What the namespace of this name may have.
+    pub fn quotas(&self) -> Quotas {
+        self.tenants.quotas(&self.namespace)
     }
 
     fn is_going_in(&self, state: &State) -> Option<bool> {
