@@ -61,7 +61,7 @@ mod tests {
 
     async fn run(layer: &Path, work: &Path, arguments: &[&str]) -> Result<String, String> {
         let files = vec![(layer.to_owned(), "/layer")];
-        let sandbox = Sandbox { work, network: false, files, most_file_bytes: 1 << 20 };
+        let sandbox = Sandbox { work, files, most_file_bytes: 1 << 20 };
         match output(sandbox.reader(arguments).unwrap(), 1 << 20).await {
             Ok(text) => Ok(String::from_utf8(text).unwrap()),
             Err(ToolError::Said(reason)) => Err(reason),

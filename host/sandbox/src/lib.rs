@@ -3,11 +3,13 @@
 //! The sandbox is bubblewrap's, with limits of memory and of the length of files.
 
 mod filter;
+mod listeners;
 #[cfg(test)]
 #[path = "../../../scripts/skip.rs"]
 mod skip;
 mod tool;
 
+pub use listeners::Listeners;
 pub use tool::{ToolError, lines, output};
 
 use std::{
@@ -22,26 +24,11 @@ use tokio::process::Command;
 /// What a process may have of private memory, in bytes.
 const MOST_MEMORY: u64 = 1 << 30;
 
-/// Variables of the daemon that say how other machines are reached.
-const PROXIES: [&str; 6] =
-    ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"];
-
-/// Where a tool that talks to other machines finds out how.
-const NETWORK_FILES: [&str; 6] = [
-    "/etc/ssl",
-    "/etc/pki",
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
-    "/etc/services",
-];
-
-/// An environment with little in it: `/usr`, a directory to work in, and no processes but its own.
+/// An environment with little in it: `/usr`, a directory to work in, and no processes but its own. Its network is a
+/// loopback interface of its own.
 pub struct Sandbox<'a> {
     /// The only place where something may be written.
     pub work: &'a Path,
-    /// Whether it has a network, which is the daemon's.
-    pub network: bool,
     /// Files and directories of the host, and where they are to be found.
     pub files: Vec<(PathBuf, &'static str)>,
     /// No file may become longer, in bytes.
@@ -54,8 +41,8 @@ impl Sandbox<'_> {
     pub fn command<A: AsRef<OsStr>>(&self, program: impl IntoIterator<Item = A>) -> Command {
         let mut command = self.limited();
         command.args(["--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"]);
-        // For directories that an image has closed.
-        command.args(["--cap-add", "CAP_DAC_OVERRIDE"]);
+        // For directories that an image has closed, and to listen at any port of its own loopback interface.
+        command.args(["--cap-add", "CAP_DAC_OVERRIDE", "--cap-add", "CAP_NET_BIND_SERVICE"]);
         self.confine(&mut command, program);
         command.stdin(Stdio::null());
         command
@@ -96,28 +83,18 @@ impl Sandbox<'_> {
         command: &mut Command,
         program: impl IntoIterator<Item = A>,
     ) {
-        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts"]);
-        if !self.network {
-            command.arg("--unshare-net");
-        }
+        command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]);
         command.args(["--ro-bind", "/usr", "/usr", "--dev", "/dev", "--tmpfs", "/tmp"]);
         for name in ["bin", "lib", "lib64"] {
             command.args(["--symlink", &format!("usr/{name}"), &format!("/{name}")]);
-        }
-        let network_files = NETWORK_FILES.iter().filter(|_| self.network);
-        for file in network_files {
-            command.args(["--ro-bind-try", file, file]);
         }
         for (file, place) in &self.files {
             command.arg("--ro-bind").arg(file).arg(place);
         }
         command.arg("--bind").arg(self.work).args(["/work", "--chdir", "/work"]);
         command.args(program);
-        // Not as arguments, which everybody can see: an address of a proxy may have a password.
         command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").env("HOME", "/work");
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("TMPDIR", "/work");
-        let proxies = PROXIES.iter().filter(|_| self.network);
-        command.envs(proxies.filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.kill_on_drop(true);
     }

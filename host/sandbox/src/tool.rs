@@ -95,7 +95,8 @@ async fn ended<E>(mut child: Child, said: &[u8]) -> Result<(), ToolError<E>> {
     if last.is_empty() {
         return Err(ToolError::Said(format!("it ended without a reason ({status})")));
     }
-    if let Some(missing) = last.strip_prefix("bwrap: ").or(last.strip_prefix("prlimit: ")) {
+    let of_sandbox = ["bwrap: ", "prlimit: ", "listen.py: "];
+    if let Some(missing) = of_sandbox.iter().find_map(|name| last.strip_prefix(*name)) {
         return Err(ToolError::Missing(std::io::Error::other(presentable(missing))));
     }
     Err(ToolError::Said(presentable(last)))
@@ -154,8 +155,7 @@ mod tests {
 
     fn script(work: &Path, script: &str) -> Command {
         let files = Vec::new();
-        Sandbox { work, network: false, files, most_file_bytes: 1 << 20 }
-            .command(["sh", "-c", script])
+        Sandbox { work, files, most_file_bytes: 1 << 20 }.command(["sh", "-c", script])
     }
 
     async fn said(work: &Path, text: &str) -> String {

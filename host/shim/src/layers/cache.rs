@@ -166,7 +166,7 @@ impl Cache {
             _ => {}
         }
         let files = vec![(layer.to_owned(), "/layer")];
-        let sandbox = Sandbox { work, network: false, files, most_file_bytes: self.most_bytes };
+        let sandbox = Sandbox { work, files, most_file_bytes: self.most_bytes };
         // Not an identifier from the system's, which another image would not have.
         let identifier = "00000000-0000-0000-0000-000000000000";
         let command =

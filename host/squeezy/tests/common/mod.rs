@@ -102,7 +102,9 @@ pub const NO_VM: &str = "memory = \"64T\"\npolicy = \"static\"\naccelerator = \"
 /// The program, isolated from the daemon and the files of the user who runs the test.
 pub fn squeezy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_squeezy"));
-    for name in ["SQUEEZY_BUILD", "SQUEEZY_URL", "SQUEEZY_KEY_FILE"] {
+    let own = ["SQUEEZY_BUILD", "SQUEEZY_URL", "SQUEEZY_KEY_FILE"];
+    let proxies = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"];
+    for name in own.into_iter().chain(proxies) {
         command.env_remove(name);
     }
     command

@@ -5,6 +5,7 @@ mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
+mod private;
 mod server;
 
 use common::{Daemon, NO_VM, base64, empty_build, until};

@@ -9,7 +9,7 @@ use std::{
 /// Whether this address is one of the host's, or one that means several machines, the host among them. The host is
 /// asked each time, because its addresses change: it lets a socket be bound only to such an address. If it cannot be
 /// asked, the answer is yes.
-pub(super) fn is_own(address: Ipv4Addr) -> bool {
+pub fn is_own(address: Ipv4Addr) -> bool {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     let bound = socket.and_then(|socket| bind(&socket, &SocketAddrV4::new(address, 0)));
     bound != Err(rustix::io::Errno::ADDRNOTAVAIL)

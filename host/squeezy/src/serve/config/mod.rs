@@ -388,7 +388,7 @@ mod tests {
     #[test]
     fn every_key_of_a_registry_is_in_the_manual() {
         let manual = include_str!("../../../../../docs/operations.md");
-        for key in ["host", "plain_http", "ca_file"] {
+        for key in ["host", "plain_http", "ca_file", "private_hosts"] {
             assert!(manual.contains(&format!("\n| `{key}` | ")), "{key}");
         }
     }
@@ -426,6 +426,10 @@ mod tests {
             ("log_format = \"xml\"", "line 1: log_format: \"xml\": must be text or json"),
             ("registries = [\"https://r\"]", "line 1: host: must be "),
             ("\n[[registries]]\nhost = \"r\"\nplain = true", "line 4: unknown field `plain`"),
+            (
+                "\n[[registries]]\nhost = \"r\"\nprivate_hosts = [\"http://a\"]",
+                "private_hosts: must be at most 8 host names",
+            ),
             (
                 "otlp_endpoint = \"http://u:p@a\"",
                 "line 1: otlp_endpoint: must not have credentials",

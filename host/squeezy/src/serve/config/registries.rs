@@ -7,6 +7,9 @@ use serde::{
 };
 use std::{fmt, path::PathBuf};
 
+/// The most hosts in `private_hosts`.
+const MOST_HOSTS: usize = 8;
+
 /// A registry from which images may be pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryEntry {
@@ -16,6 +19,8 @@ pub struct RegistryEntry {
     pub plain_http: bool,
     /// A file with the certificates in PEM that vouch for it, besides the system's.
     pub ca_file: Option<PathBuf>,
+    /// Other hosts that it may send to although their addresses are private: where its tokens or its layers are.
+    pub private_hosts: Vec<String>,
 }
 
 impl fmt::Display for RegistryEntry {
@@ -24,7 +29,11 @@ impl fmt::Display for RegistryEntry {
         if self.plain_http {
             f.write_str(" (plain_http)")?;
         }
-        self.ca_file.iter().try_for_each(|file| write!(f, " (ca_file {})", file.display()))
+        self.ca_file.iter().try_for_each(|file| write!(f, " (ca_file {})", file.display()))?;
+        match &*self.private_hosts {
+            [] => Ok(()),
+            hosts => write!(f, " (private_hosts {})", hosts.join(", ")),
+        }
     }
 }
 
@@ -37,6 +46,8 @@ struct Table {
     #[serde(default)]
     plain_http: bool,
     ca_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "hosts")]
+    private_hosts: Vec<String>,
 }
 
 fn host<'d, D: Deserializer<'d>>(from: D) -> Result<String, D::Error> {
@@ -48,6 +59,16 @@ fn checked<E: Error>(host: String) -> Result<String, E> {
         return Ok(host);
     }
     Err(E::custom("host: must be the host name or address of a registry, and a port if it has one"))
+}
+
+fn hosts<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<String>, D::Error> {
+    let hosts = Vec::<String>::deserialize(from)?;
+    if hosts.len() <= MOST_HOSTS && hosts.iter().all(|host| is_host(host)) {
+        return Ok(hosts);
+    }
+    Err(D::Error::custom(format!(
+        "private_hosts: must be at most {MOST_HOSTS} host names or addresses, each with a port if it has one"
+    )))
 }
 
 impl<'d> Deserialize<'d> for RegistryEntry {
@@ -62,13 +83,14 @@ impl<'d> Deserialize<'d> for RegistryEntry {
 
             fn visit_str<E: Error>(self, host: &str) -> Result<RegistryEntry, E> {
                 let host = checked(host.to_owned())?;
-                Ok(RegistryEntry { host, plain_http: false, ca_file: None })
+                let private_hosts = Vec::new();
+                Ok(RegistryEntry { host, plain_http: false, ca_file: None, private_hosts })
             }
 
             fn visit_map<A: MapAccess<'d>>(self, map: A) -> Result<RegistryEntry, A::Error> {
-                let Table { host, plain_http, ca_file } =
+                let Table { host, plain_http, ca_file, private_hosts } =
                     Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(RegistryEntry { host, plain_http, ca_file })
+                Ok(RegistryEntry { host, plain_http, ca_file, private_hosts })
             }
         }
         from.deserialize_any(HostOrTable)

@@ -59,7 +59,7 @@ async fn too_much(directory: &WorkDirectory) -> PullError {
 
 /// What is below a directory. It is looked at in a sandbox, where nothing is closed to it.
 pub async fn usage(path: &Path) -> Result<Usage, PullError> {
-    let sandbox = Sandbox { work: path, network: false, files: Vec::new(), most_file_bytes: 0 };
+    let sandbox = Sandbox { work: path, files: Vec::new(), most_file_bytes: 0 };
     // Files that go away meanwhile are no error.
     let look = "du -s --block-size=1 . 2>/dev/null; du -s --inodes . 2>/dev/null; true";
     let said = output(sandbox.command(["sh", "-c", look]), 4096);
@@ -181,12 +181,8 @@ mod tests {
         // 8 MiB in one file after the other, hidden in a directory that is closed.
         let fill = "mkdir -m 0 in; i=0; while true; do head -c 8388608 /dev/zero > in/$i; i=$((i+1)); sleep 0.2; done";
         let path = directory.path().to_owned();
-        let sandbox = Sandbox {
-            work: &path,
-            network: false,
-            files: Vec::new(),
-            most_file_bytes: directory.space().share(),
-        };
+        let sandbox =
+            Sandbox { work: &path, files: Vec::new(), most_file_bytes: directory.space().share() };
         let filling = output(sandbox.command(["sh", "-c", fill]), 0);
         let filling = async {
             filling.await.map(drop).map_err(|error| PullError::of_tool(error, PullError::Image))

@@ -1,11 +1,15 @@
 //! Gets images from registries, with skopeo.
 
-use super::{Progress, PullError, Reference, WorkDirectory, disk::take};
+use super::{
+    Progress, PullError, Reference, WorkDirectory,
+    disk::take,
+    proxy::{Noted, Proxy},
+};
 use crate::serve::{config::RegistryEntry, log::log_warning};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use squeezy_openwhisk::Digest;
-use squeezy_sandbox::{Sandbox, output};
+use squeezy_sandbox::Sandbox;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -29,6 +33,9 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// How long a transfer may be without a byte.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Where skopeo finds whose certificates to trust, and what `localhost` is.
+const SYSTEM_FILES: [&str; 4] = ["/etc/ssl", "/etc/pki", "/etc/hosts", "/etc/nsswitch.conf"];
 
 /// Name of the file with credentials in the directory of a pull.
 pub const CREDENTIALS: &str = "auth.json";
@@ -141,11 +148,28 @@ async fn manifest(work: &Path, access: &Access<'_>, image: &str) -> Result<Vec<u
     let mut arguments = vec!["skopeo".to_owned(), "inspect".into(), "--raw".into()];
     arguments.extend(options(access, ""));
     arguments.push(format!("docker://{image}"));
-    let command = sandbox(work, access, DESCRIPTION_BYTES).command(arguments);
-    let raw =
-        tokio::time::timeout(Duration::from_secs(120), output(command, MOST_MANIFEST_BYTES)).await;
-    let raw = raw.map_err(|_| PullError::Registry("the registry does not answer".into()))?;
-    raw.map_err(|error| PullError::of_tool(error, |said| reason(image, &said)))
+    let raw = skopeo(work, access, image, arguments, DESCRIPTION_BYTES, MOST_MANIFEST_BYTES);
+    let raw = tokio::time::timeout(Duration::from_secs(120), raw).await;
+    raw.map_err(|_| PullError::Registry("the registry does not answer".into()))?
+}
+
+/// Runs skopeo for an image; returns what it writes, of which there may be `most`, in bytes.
+async fn skopeo(
+    work: &Path,
+    access: &Access<'_>,
+    image: &str,
+    arguments: Vec<String>,
+    most_file_bytes: u64,
+    most: usize,
+) -> Result<Vec<u8>, PullError> {
+    let ca_file = access.entry.ca_file.iter().map(|file| (file.clone(), "/certificates/ca.crt"));
+    let there = SYSTEM_FILES.into_iter().filter(|file| Path::new(file).exists());
+    let files = there.map(|file| (PathBuf::from(file), file)).chain(ca_file).collect();
+    let sandbox = Sandbox { work, files, most_file_bytes };
+    // What is encrypted is a little longer, and skopeo may begin again once.
+    let proxy = Proxy::new(access.entry, most_file_bytes.saturating_mul(2))?;
+    let said = proxy.run(&sandbox, arguments, most).await;
+    said.map_err(|error| PullError::of_tool(error, |said| reason(image, &said, proxy.noted())))
 }
 
 /// Gets an image as the layout `layout` in a directory.
@@ -159,18 +183,15 @@ pub async fn copy(
     let mut arguments = vec!["skopeo".to_owned(), "copy".into(), "--quiet".into()];
     arguments.extend(["--insecure-policy".into(), "--tmpdir".into(), "/work".into()]);
     arguments.extend(options(access, "src-"));
-    arguments.push(format!("docker://{}", reference.at(&found.digest)));
-    arguments.push("oci:layout:image".into());
+    let image = reference.at(&found.digest);
+    arguments.extend([format!("docker://{image}"), "oci:layout:image".into()]);
     let most = found.layers_bytes + DESCRIPTION_BYTES;
-    let command = sandbox(directory.path(), access, most).command(arguments);
-    let mut copying = std::pin::pin!(output(command, 1 << 20));
+    let copying = skopeo(directory.path(), access, &image, arguments, most, 1 << 20);
+    let mut copying = std::pin::pin!(copying);
     let (mut last, mut since) = (0, Instant::now());
     loop {
         tokio::select! {
-            copied = &mut copying => {
-                let image = reference.at(&found.digest);
-                return copied.map(drop).map_err(|error| PullError::of_tool(error, |said| reason(&image, &said)));
-            }
+            copied = &mut copying => return copied.map(drop),
             () = tokio::time::sleep(LOOK) => {}
         }
         let bytes = size(directory.path());
@@ -195,8 +216,14 @@ pub async fn copy(
 
 /// Why a registry does not give an image. What it says itself goes to the log only: it may send skopeo to other
 /// machines, and whoever asks for an image would hear what these answer.
-fn reason(image: &str, said: &str) -> PullError {
+fn reason(image: &str, said: &str, noted: Option<Noted>) -> PullError {
     log_warning(&format!("{image}: {said}"));
+    if let Some(noted) = noted {
+        log_warning(&format!("{image}: {}", noted.log));
+        if let Some(reason) = noted.reason {
+            return PullError::Registry(reason.to_owned());
+        }
+    }
     let said = said.to_lowercase();
     let is = |parts: &[&str]| parts.iter().any(|part| said.contains(part));
     PullError::Registry(if is(&["manifest unknown", "name unknown"]) {
@@ -206,11 +233,6 @@ fn reason(image: &str, said: &str) -> PullError {
     } else {
         "the registry cannot be reached, or does not give it; the daemon's log says more".to_owned()
     })
-}
-
-fn sandbox<'a>(work: &'a Path, access: &Access<'_>, most_file_bytes: u64) -> Sandbox<'a> {
-    let ca_file = access.entry.ca_file.iter().map(|file| (file.clone(), "/certificates/ca.crt"));
-    Sandbox { work, network: true, files: ca_file.collect(), most_file_bytes }
 }
 
 /// Options of skopeo for what it reads from.
@@ -275,7 +297,7 @@ mod tests {
             "manifest unknown: secret 169.254.1.1",
             "unauthorized: secret 169.254.1.1",
         ] {
-            let error = reason("r.example/a:1", said).to_string();
+            let error = reason("r.example/a:1", said, None).to_string();
             assert!(
                 !["secret", "169.254", "refused", "418"].iter().any(|part| error.contains(part))
             );

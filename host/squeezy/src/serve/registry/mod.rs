@@ -6,6 +6,7 @@ mod disk;
 mod fetch;
 mod index;
 mod probe;
+mod proxy;
 mod reference;
 mod turns;
 mod work;
@@ -492,7 +493,7 @@ async fn convert(
 ) -> Result<(), PullError> {
     let files = vec![(scripts.to_owned(), "/convert")];
     let (work, most_file_bytes) = (directory.path(), directory.space().share());
-    let sandbox = Sandbox { work, network: false, files, most_file_bytes };
+    let sandbox = Sandbox { work, files, most_file_bytes };
     let name = reference.function_name();
     let command = sandbox.command(["python3", "/convert/convert.py", &name, &reference.at(digest)]);
     let converted = lines(command, |line| match line.split_once(' ') {

@@ -15,7 +15,7 @@ const MOST: usize = 4096;
 /// Looks for the programs that pull images in the sandbox in which they will run. Fails with the reason, in one line.
 pub async fn probe() -> Result<(), String> {
     let work = std::env::temp_dir();
-    let sandbox = Sandbox { work: &work, network: true, files: Vec::new(), most_file_bytes: 0 };
+    let sandbox = Sandbox { work: &work, files: Vec::new(), most_file_bytes: 0 };
     let command = sandbox.command(["sh", "-c", LOOK, "sh"].into_iter().chain(PROGRAMS));
     let missing = output(command, MOST).await.map_err(|error| match error {
         ToolError::Said(reason) => reason,

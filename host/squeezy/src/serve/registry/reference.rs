@@ -105,12 +105,17 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Whether this is a host name, an IPv4 address, or an IPv6 address in brackets, and a port.
-pub fn is_host(text: &str) -> bool {
-    let (host, port) = match text.rsplit_once(':') {
+/// The host in `HOST[:PORT]`, which may be an IPv6 address in brackets, and the port.
+pub fn split_port(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
-    };
+    }
+}
+
+/// Whether this is a host name, an IPv4 address, or an IPv6 address in brackets, and a port.
+pub fn is_host(text: &str) -> bool {
+    let (host, port) = split_port(text);
     let is_name = |host: &str| {
         let is_label = |label: &str| {
             !label.is_empty()

@@ -115,7 +115,7 @@ impl WorkDirectory {
 async fn remove(path: &Path) {
     for _ in 0..TRIES {
         // Nobody but root can see into what an image has closed; in the sandbox, everybody is root.
-        let sandbox = Sandbox { work: path, network: false, files: Vec::new(), most_file_bytes: 0 };
+        let sandbox = Sandbox { work: path, files: Vec::new(), most_file_bytes: 0 };
         let command = sandbox.command(["find", ".", "-mindepth", "1", "-delete"]);
         let emptied = output(command, 0).await.is_ok();
         match fs::remove_dir(path) {
