@@ -54,7 +54,7 @@ pub enum ServiceError {
     InUse(String),
     /// The namespace or key cannot be used, made or removed.
     #[error("{0}")]
-    Tenant(#[from] TenantError),
+    Tenant(TenantError),
     /// There is not enough disk space for it.
     #[error("{0}")]
     NoDisk(String),
@@ -115,6 +115,15 @@ impl From<StateError> for ServiceError {
             StateError::Full | StateError::FullOfOne => Self::Full(error.to_string()),
             StateError::File { path, error } => failed(&path)(error).into(),
             other => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<TenantError> for ServiceError {
+    fn from(error: TenantError) -> Self {
+        match error {
+            TenantError::File { path, error } => failed(&path)(error).into(),
+            other => Self::Tenant(other),
         }
     }
 }
