@@ -2,7 +2,7 @@
 //! it in real ones.
 
 mod common;
-#[path = "soak/disk.rs"]
+#[path = "common/disk.rs"]
 mod disk;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -213,7 +213,7 @@ fn a_full_disk_leaves_the_version_that_there_is() {
     let daemon = daemon(directory);
     let version = |number: usize| python(&format!("{}# {number}", "x = 1\n".repeat(200_000)));
     put(&daemon, version(1));
-    if !disk.fill() {
+    if !disk.fill(0) {
         return skip("a small disk cannot be mounted: run this as root");
     }
     let update = || daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(version(2)));

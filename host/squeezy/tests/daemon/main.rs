@@ -5,6 +5,9 @@ mod certificate;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/disk.rs"]
+mod disk;
+mod full_disk;
 mod killed;
 mod reload;
 mod sequences;

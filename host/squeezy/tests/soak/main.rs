@@ -6,11 +6,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/disk.rs"]
+mod disk;
 
 mod calls;
 mod changes;
 mod clients;
-mod disk;
 mod exchange;
 mod faults;
 mod footprint;

@@ -175,7 +175,7 @@ impl Soak {
 
     /// Nothing can be logged, and no action changed; everything else works.
     fn fill_disk(&self) {
-        if !self.host.disk.fill() {
+        if !self.host.disk.fill(0) {
             return skip("nothing can be mounted here");
         }
         let count = |what, kind| self.world.ledger.count(what, kind);

@@ -11,6 +11,9 @@ use std::{
 };
 use tempfile::TempDir;
 
+/// A page of the file system, in bytes.
+const PAGE: usize = 4096;
+
 /// A directory, on its own file system if the test may mount one.
 pub struct Disk {
     directory: TempDir,
@@ -18,8 +21,8 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// All threads and processes of the soak have to be started by this thread or its children:
-    /// nobody else sees the file system, which disappears with the last of them, however that ends.
+    /// Everything that is to see the file system has to be started by this thread or its children. It disappears with
+    /// the last of them, however that ends.
     pub fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         // SAFETY: this thread and those it starts from now on get their own mount namespace;
@@ -38,13 +41,15 @@ impl Disk {
         self.directory.path()
     }
 
-    /// Fills it up. Returns false if it is not a file system of its own.
-    pub fn fill(&self) -> bool {
+    /// Fills it up, but for this many pages. Returns false if it is not a file system of its own.
+    pub fn fill(&self, leave: usize) -> bool {
         if !self.is_own {
             return false;
         }
-        let mut file = File::create(self.filling()).unwrap();
-        while file.write_all(&[0; 4096]).is_ok() {}
+        let mut file = File::options().create(true).append(true).open(self.filling()).unwrap();
+        while file.write_all(&[0; PAGE]).is_ok() {}
+        let length = file.metadata().unwrap().len();
+        file.set_len(length - (leave * PAGE) as u64).unwrap();
         true
     }
 
