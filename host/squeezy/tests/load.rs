@@ -1,4 +1,5 @@
-//! `squeezy serve` with more clients than it has places and memory for. No VM is needed.
+//! `squeezy serve` with more clients than it has places and memory for, and with all the actions that it may have. No VM
+//! is needed.
 //!
 //! `SQUEEZY_LOAD_CLIENTS=5000` is the long form, for `make stress`.
 
@@ -6,6 +7,7 @@ mod common;
 
 use common::{Daemon, NO_VM, empty_build, number};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
 use std::{
     fs,
     io::{ErrorKind, Read, Write},
@@ -18,6 +20,10 @@ use std::{
 /// have left.
 const MOST_RESIDENT: u64 = 96 << 20;
 const RESIDENT_AFTER: u64 = 12 << 20;
+
+/// How many actions there can be, and the memory that a daemon at rest has then, its program included.
+const ACTIONS: usize = 1000;
+const MOST_WITH_ACTIONS: u64 = 40 << 20;
 
 /// How long a well-behaved client may wait for a response.
 const WAIT: Duration = Duration::from_secs(5);
@@ -45,9 +51,24 @@ fn address(daemon: &Daemon) -> SocketAddr {
 /// The memory that the daemon itself has at the moment, in bytes. Pages of the program's file, of which a debug build
 /// has tens of MiB, are not counted: nothing that clients do is in them.
 fn resident(daemon: &Daemon) -> u64 {
+    status(daemon, "RssAnon:")
+}
+
+/// A size in bytes that the kernel says of the daemon.
+fn status(daemon: &Daemon, key: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// Waits until the daemon has no more than this of its memory.
+#[track_caller]
+fn comes_down_to(daemon: &Daemon, key: &str, most: u64) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while status(daemon, key) > most {
+        assert!(Instant::now() < until, "{key} {} MiB a minute later", status(daemon, key) >> 20);
+        std::thread::sleep(Duration::from_millis(500));
+    }
 }
 
 /// A connection that has sent this and stays idle; `None` if it was closed immediately.
@@ -137,18 +158,15 @@ fn bodies_that_do_not_end_take_no_more_memory_than_there_is_for_them() {
     assert!(slowest < WAIT, "{slowest:?}");
     assert!(most <= MOST_RESIDENT, "{} MiB resident", most >> 20);
     drop(held);
-    let until = Instant::now() + Duration::from_secs(60);
-    while resident(&daemon) > RESIDENT_AFTER {
-        assert!(Instant::now() < until, "{} MiB resident a minute later", resident(&daemon) >> 20);
-        std::thread::sleep(Duration::from_millis(500));
-    }
+    let begin = Instant::now();
+    comes_down_to(&daemon, "RssAnon:", RESIDENT_AFTER);
     println!(
         "{} clients: {} MiB resident before, {} at most, {} after {:.0} s; a well-behaved client waited {:.2} s at most",
         count,
         before >> 20,
         most >> 20,
         resident(&daemon) >> 20,
-        60.0 - until.saturating_duration_since(Instant::now()).as_secs_f64(),
+        begin.elapsed().as_secs_f64(),
         slowest.as_secs_f64()
     );
 }
@@ -158,7 +176,7 @@ fn clients_without_the_key_take_no_memory_from_those_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let daemon = daemon(directory.path());
     let address = address(&daemon);
-    let web = serde_json::json!({ "annotations": [{ "key": "web-export", "value": true }] });
+    let web = json!({ "annotations": [{ "key": "web-export", "value": true }] });
     let (status, _) = daemon.ask("PUT", "/namespaces/_/actions/f?overwrite=true", Some(web));
     assert_eq!(status, 200);
     let body = format!("{{\"a\": \"{}\"}}", "x".repeat(800_000));
@@ -191,4 +209,32 @@ fn clients_without_the_key_take_no_memory_from_those_with_it() {
     let most = resident(&daemon);
     assert!(most <= MOST_RESIDENT, "{} MiB resident", most >> 20);
     drop(held);
+}
+
+#[test]
+fn a_daemon_at_rest_with_all_actions_has_little_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let start = || Daemon::start_in(directory, directory, NO_VM, &[]);
+    let mut made = start();
+    for number in 0..ACTIONS {
+        let path = format!("/namespaces/_/actions/action-{number}");
+        let image = json!({ "exec": { "kind": "blackbox", "image": "f" } });
+        let (status, answer) = made.ask("PUT", &path, Some(image));
+        assert_eq!(status, 200, "{answer}");
+    }
+    comes_down_to(&made, "VmRSS:", MOST_WITH_ACTIONS);
+    let before = status(&made, "VmRSS:");
+    made.stop();
+    let again = start();
+    let (_, count) = again.ask("GET", "/namespaces/_/actions?count=true", None);
+    assert_eq!(count, json!({ "actions": ACTIONS }));
+    comes_down_to(&again, "VmRSS:", MOST_WITH_ACTIONS);
+    println!(
+        "{ACTIONS} actions: {} MiB resident, {} after a restart, {} of them its own",
+        before >> 20,
+        status(&again, "VmRSS:") >> 20,
+        resident(&again) >> 20
+    );
 }
