@@ -47,7 +47,7 @@ TABLE
 	# Without root, the image is made in a user namespace.
 	[ "$(id -u)" = 0 ] || echo "uidmap newuidmap function images without root"
 	if [ "$purpose" = test ]; then
-		[ -x /usr/local/go/bin/go ] || echo "golang-go go the OpenTelemetry collector of the tests"
+		[ -x /usr/local/go/bin/go ] || echo "golang-go go the OpenTelemetry collector and OpenWhisk's client of the tests"
 		cat <<'TABLE'
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page
@@ -55,7 +55,7 @@ curl curl tests of pods
 faketime faketime the test of a clock that jumps
 openssl openssl tests of the daemon's certificate
 iproute2 ip tests of the network of functions and pods
-npm npm the test of OpenWhisk's own client
+npm npm the test of OpenWhisk's client for JavaScript
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
 TABLE

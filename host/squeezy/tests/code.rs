@@ -6,7 +6,7 @@ mod common;
 mod disk;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use common::{Daemon, NO_VM, build, empty_build, empty_image, skip};
+use common::{Daemon, NO_VM, build_with, empty_build, empty_image, skip};
 use disk::Disk;
 use serde_json::{Value, json};
 use std::{
@@ -321,16 +321,6 @@ fn the_command_line_sees_what_a_file_is() {
         let network = json!({ "key": "network", "value": network });
         assert_eq!(shown["annotations"], json!([{ "key": "note", "value": 1 }, network]));
     }
-}
-
-/// The build directory, if it has this runtime.
-fn build_with(runtime: &str) -> Option<std::path::PathBuf> {
-    let build = build()?;
-    if build.join(format!("images/{runtime}.erofs")).exists() {
-        return Some(build);
-    }
-    skip(format_args!("{runtime} has not been built: make runtimes"));
-    None
 }
 
 /// Calls the action and waits for it as long as it takes.

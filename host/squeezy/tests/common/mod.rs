@@ -40,6 +40,16 @@ pub fn build() -> Option<PathBuf> {
     None
 }
 
+/// The build directory, if it has this runtime.
+pub fn build_with(runtime: &str) -> Option<PathBuf> {
+    let build = build()?;
+    if build.join(format!("images/{runtime}.erofs")).exists() {
+        return Some(build);
+    }
+    skip(format_args!("{runtime} has not been built: make runtimes"));
+    None
+}
+
 /// Copies the image of `functions/html` under another name, optionally with this Python program as
 /// its server. Returns its configuration: one instance, in a VM that all such copies share.
 pub fn copy_of_html(build: &Path, directory: &Path, name: &str, program: Option<&str>) -> String {
