@@ -22,6 +22,9 @@ esac
 SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
+# Whoever signs it publishes it.
+[ -z "${SQUEEZY_SIGNING_KEY:-}" ] || grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}$" "$root/CHANGELOG.md" ||
+	die "CHANGELOG.md has no heading \"## $version - DATE\": give $version its date, or unset \$SQUEEZY_SIGNING_KEY"
 
 # Where it was built must not show.
 RUSTFLAGS="--remap-path-prefix=$root=squeezy --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"

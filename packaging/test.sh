@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# Builds the packages of what has been built, installs them with apt into a Debian tree that it boots with
-# systemd-nspawn, and uses the service: start, call, kill, stop, a configuration that is wrong, removal. Then the image
-# for nodes tells the tree's containerd of its runtime, and takes it away. About four minutes. As root; the kernel, the
-# image of functions/html, those of runtimes and the programs in target/release have to be there: make run, make runtimes
-# and cargo build --release -p squeezy-shim have made them.
+# Builds the packages of what has been built, does in a Debian tree what README.md says for Debian, and boots the tree with
+# systemd-nspawn for it. Then it uses the service: call, kill, stop, a configuration that is wrong, removal. At last the
+# image for nodes tells the tree's containerd of its runtime, and takes it away. About four minutes. As root; the kernel,
+# the image of functions/html, that of the runtime for Python and the programs in target/release have to be there.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -18,6 +17,8 @@ done
 
 work=$(mktemp -d)
 tree=$work/tree
+# Those of squeezy, squeezy-guest and squeezy-shim in the tree.
+declare -A packages
 booted=
 
 end() {
@@ -37,16 +38,25 @@ install_debian() {
 	ln -s /dev/null "$tree/etc/systemd/system/systemd-udevd.service"
 }
 
+# The commands for Debian, of which the first one installs.
+mapfile -t commands < <(sed -n '/^    apt install/,/^$/s/^    //p' "$own/README.md")
+[ "${#commands[@]}" = 4 ] || die "packaging/README.md does not say in four commands how to begin"
+
 install_squeezy() {
-	local name
+	local name package
 	for name in squeezy squeezy-guest squeezy-shim; do
-		cp "$("$own/debian.sh" "$name" "$work")" "$tree/$name.deb"
+		package=$("$own/debian.sh" "$name" "$work")
+		packages[$name]=$tree/${package##*/}
+		cp "$package" "$tree"
 	done
-	cmp "$tree/squeezy.deb" "$("$own/debian.sh" squeezy "$work/again")" || die "two packages of the same differ"
-	cp "$("$own/runtime.sh" python "$work")" "$tree/runtime.deb"
-	# Nothing runs in the tree yet; apt finds all that the package depends on.
+	cmp "${packages[squeezy]}" "$("$own/debian.sh" squeezy "$work/again")" || die "two packages of the same differ"
+	cp "$("$own/runtime.sh" python "$work")" "$tree"
+	# Nobody is there to be asked.
+	printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >"$tree/etc/apt/apt.conf.d/99test"
+	# Nothing runs in the tree yet; apt finds all that the packages depend on.
 	chroot "$tree" apt-get -qq update >"$work/apt" 2>&1 || die "apt: $(tail -1 "$work/apt")"
-	chroot "$tree" apt-get -qq install --no-install-recommends -y /squeezy-guest.deb /squeezy.deb /squeezy-shim.deb /runtime.deb containerd >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
+	chroot "$tree" sh -ec "${commands[0]}" >"$work/apt" 2>&1 || die "${commands[0]}: $(tail -3 "$work/apt")"
+	chroot "$tree" apt-get -qq install "./${packages[squeezy-shim]##*/}" containerd >"$work/apt" 2>&1 || die "apt: $(tail -3 "$work/apt")"
 	# Another daemon may run on this machine, whose network the tree shares.
 	sed -i 's/^listen = .*/listen = "127.0.0.1:3299"/' "$tree/etc/squeezy/squeezy.toml"
 	# The default where the host has huge pages for it; more depends on what the unit allows.
@@ -99,9 +109,9 @@ say "a call is answered"
 until_true "its VM's memory is measured" bash -c 'exec 3<>/dev/tcp/127.0.0.1/3299
 	printf "GET /metrics HTTP/1.0\r\n\r\n" >&3
 	grep -q "^squeezy_resident_bytes{function=\"html\"} [1-9]" <&3'
-printf 'def main(args):\n    return {"hello": args["name"]}\n' >"$tree/hello.py"
-inside squeezy function create hello /hello.py >/dev/null || complain "code is no action"
-inside squeezy invoke hello --param name you >"$work/answer" || complain "a call of code fails"
+for command in "${commands[@]:1}"; do
+	inside sh -ec "$command" >"$work/answer" || complain "$command"
+done
 grep -q '"hello": "you"' "$work/answer" || complain "a call of code is not answered"
 say "a call of code is answered"
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
@@ -146,10 +156,10 @@ inside apt-get -qq purge -y squeezy-shim >"$work/apt" 2>&1 || complain "the shim
 [ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy "$tree"/var/lib/squeezy-shim 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
 
-archive=$("$own/node.sh" "$work" "$tree/squeezy-guest.deb" "$tree/squeezy-shim.deb")
+archive=$("$own/node.sh" "$work" "${packages[squeezy-guest]}" "${packages[squeezy-shim]}")
 mkdir "$work/layout"
 tar -C "$work/layout" -xf "$archive"
-umoci unpack --image "$work/layout:$(dpkg-deb -f "$tree/squeezy.deb" Version)" "$work/bundle" >"$work/umoci" 2>&1 ||
+umoci unpack --image "$work/layout:$(dpkg-deb -f "${packages[squeezy]}" Version)" "$work/bundle" >"$work/umoci" 2>&1 ||
 	die "the image cannot be unpacked: $(tail -1 "$work/umoci")"
 cp -a "$work/bundle/rootfs" "$tree/node-image"
 mkdir -p "$tree/node-image"/{proc,dev}
