@@ -75,10 +75,11 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through ctr, CRI a
 	@host/shim/tests/daemonset.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
-test-packages: programs kernel-release image ## the Debian packages and the image for nodes: installed, used and removed, as root
+test-packages: programs kernel-release image ## the Debian packages and OCI images: installed, used and removed, as root
 	@runtimes/build.sh python
 	@packaging/test-shim.sh
 	@packaging/test.sh
+	@packaging/test-oci.sh
 
 # Several at a time, see there.
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image runtimes selftests ## long races in VMs, and a long soak

@@ -20,11 +20,14 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/packages"
 cp "$@" "$work/packages"
 
-# The hooks are for the shell of mmdebstrap, with the tree as $1.
+# What the daemon needs, and from bubblewrap on what it pulls images with.
+needs=qemu-system-x86,seabios,init-system-helpers,ca-certificates,systemd,bubblewrap,skopeo,umoci,erofs-utils,python3
+
+# The hooks are for the shell of mmdebstrap, with the tree as $1. Licences and what they ask for stay in /usr/share/doc.
 # shellcheck disable=SC2016
 make_layer() {
-	mmdebstrap --variant=essential --include=qemu-system-x86,seabios,init-system-helpers,ca-certificates,systemd \
-		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/{doc,man,locale}/*' \
+	mmdebstrap --variant=essential --include="$needs" --aptopt='APT::Install-Recommends "false"' \
+		--dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
 		--customize-hook="cp -r '$work/packages' \"\$1/packages\"" \
 		--customize-hook='chroot "$1" dpkg --install --recursive /packages && rm -r "$1/packages"' \
 		--customize-hook='sed -i "s/^listen = .*/listen = \"0.0.0.0:3233\"/" "$1/etc/squeezy/squeezy.toml"' \
