@@ -62,6 +62,7 @@ install_squeezy() {
 	for file in build.sh debian.sh oci.sh initramfs.sh; do
 		place 755 "$root/guest/image/$file" "$library/guest/image/$file"
 	done
+	place 644 "$root/guest/image/keystore.py" "$library/guest/image/keystore.py"
 	(cd "$root/guest/image/oci" && find . -name '*.py' -not -path '*/__pycache__/*') | while read -r file; do
 		place 644 "$root/guest/image/oci/$file" "$library/guest/image/oci/$file"
 	done

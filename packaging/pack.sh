@@ -15,7 +15,9 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
 export SOURCE_DATE_EPOCH
 
 control=$tree/DEBIAN
-size=$(du -sk --apparent-size --exclude=DEBIAN "$tree" | cut -f1)
+# In KiB, each file rounded up, and one for whatever else there is: what directories take depends on the file system.
+size=$(find "$tree" -path "$tree/DEBIAN" -prune -o -printf '%y %s\n' |
+	awk '{ size += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print size }')
 sed -i -e "s/@VERSION@/$version/" -e "s/@SIZE@/$size/" "$control/control"
 (cd "$tree" && find . -type f -not -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
 find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +

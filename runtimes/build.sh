@@ -33,7 +33,9 @@ java() {
 	work=$(mktemp -d "$parts/java.XXXXXX")
 	"${JAVA_HOME:+$JAVA_HOME/bin/}javac" -Xlint:all,-classfile -Werror --release 11 -g -encoding UTF-8 \
 		-cp "$build/functions/gson.jar" -d "$work" "$here"/java/launcher/*.java "$functions/Action.java" "$functions/Refused.java"
-	"${JAVA_HOME:+$JAVA_HOME/bin/}jar" --create --file "$parts/java/launcher.jar" --date 2020-01-01T00:00:00Z -C "$work" .
+	(cd "$work" && find . -name '*.class' -printf '%P\n' | LC_ALL=C sort) >"$work/names"
+	(cd "$work" && "${JAVA_HOME:+$JAVA_HOME/bin/}jar" --create --file "$parts/java/launcher.jar" \
+		--date 2020-01-01T00:00:00Z @names)
 	rm -rf "$work"
 	cp "$build/functions/gson.jar" "$here/java/run.sh" "$parts/java/"
 }

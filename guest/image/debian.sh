@@ -2,8 +2,8 @@
 # A function's files from Debian: a base system, Python packages and the function's own. Sets key, and
 # tree once the files are there.
 
-# Change it when this script makes something else from the same input.
-recipe=3
+# Change one when this script makes another base of the same packages, or other files of the same base and input.
+base_recipe=3 recipe=4
 suite=bookworm
 
 # in_tree COMMAND...: runs COMMAND with the image's files as its root, without its own /proc or /dev.
@@ -86,6 +86,10 @@ fill_tree() {
 	: >"$tree/etc/resolv.conf"
 	mkdir -p "$tree/function"
 	for directory in "${app[@]}"; do cp -r "$function_directory/$directory/." "$tree/function/"; done
+	# Modes do not depend on the umask of whoever checked the files out.
+	chmod -R u=rwX,go=rX "$tree/function"
+	[ ! -f "$tree/etc/ssl/certs/java/cacerts" ] ||
+		python3 "$root/guest/image/keystore.py" "$tree/etc/ssl/certs/java/cacerts"
 	if [ -x "$tree/usr/bin/python3" ]; then
 		[ ${#requirements[@]} = 0 ] || install_python "$python_packages" "${requirements[@]}"
 		leave_out "$python_packages" "${exclude[@]}"
@@ -111,9 +115,9 @@ describe() {
 		[ -e "$function_directory/$path" ] ||
 			die "$function_directory/$path is not there, though [image] names it"
 	done
-	base=$image_cache/base/$(printf '%s\n' "$recipe" "$suite" "$packages" | sha256sum | cut -c1-20).tar
+	base=$image_cache/base/$(printf '%s\n' "$base_recipe" "$suite" "$packages" | sha256sum | cut -c1-20).tar
 	key=$({
-		echo "$recipe $suite $packages"
+		echo "$base_recipe $recipe $suite $packages"
 		for path in "${requirements[@]}" ${build_script:+"$build_script"} "${build_requirements[@]}"; do
 			cat "$function_directory/$path"
 		done
