@@ -26,7 +26,8 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$root/Cargo.toml" | head -1)
 [ -z "${SQUEEZY_SIGNING_KEY:-}" ] || grep -qE "^## ${version//./\\.} - [0-9]{4}-[0-9]{2}-[0-9]{2}$" "$root/CHANGELOG.md" ||
 	die "CHANGELOG.md has no heading \"## $version - DATE\": give $version its date, or unset \$SQUEEZY_SIGNING_KEY"
 
-# Where it was built must not show.
+# Who built it and where must not show.
+umask 022
 RUSTFLAGS="--remap-path-prefix=$root=squeezy --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
 RUSTFLAGS+=" --remap-path-prefix=$(cd "$root" && rustc --print sysroot)=rust"
 export RUSTFLAGS CARGO_TARGET_DIR=$root/target/package SQUEEZY_PROGRAMS=$root/target/package/dist
