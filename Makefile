@@ -10,9 +10,9 @@ FUNCTION ?= functions/html
 # What `make test-fast` tests.
 FUNCTIONS := $(patsubst %/function.toml,%,$(wildcard functions/*/function.toml))
 EXAMPLES := $(patsubst %/function.toml,%,$(wildcard examples/*/function.toml))
-# What `make test-squeezers` tests.
-SQUEEZERS := $(patsubst %/test.sh,%,$(wildcard squeezers/*/test.sh))
-SQUEEZED := $(patsubst %/test.sh,%,$(wildcard functions/*/test.sh))
+# What `make test-squeezers` tests, those that take longest first.
+SQUEEZERS := squeezers/hotspot squeezers/cpython
+SQUEEZERS += $(filter-out $(SQUEEZERS),$(patsubst %/test.sh,%,$(wildcard squeezers/*/test.sh functions/*/test.sh)))
 # For `make runtimes`: python node native java; all if empty
 RUNTIMES ?=
 # For `make kernel`: release debug benchmark off stock numa
@@ -38,16 +38,15 @@ test-fast: dependencies ## tests that need no VM
 	cargo test -p squeezy-load --test real_traces -- --ignored
 	@for function in $(FUNCTIONS); do scripts/test-function.sh $$function || exit; done
 	@[ "$$(id -u)" = 0 ] || { bash -c '. scripts/common.sh; skip "functions from OCI images, whose files keep their owners, and nodes with a root directory of their own: run this as root"'; exit; }; \
-	python3 scripts/run-unittest.py discover guest/image/tests && \
-	python3 scripts/run-unittest.py discover packaging/tests && \
-	for example in $(EXAMPLES); do examples/test.sh $$example || exit; done
+	python3 scripts/test-scripts.py "python3 scripts/run-unittest.py discover packaging/tests" \
+		"python3 scripts/run-unittest.py discover guest/image/tests" $(EXAMPLES:%="examples/test.sh %")
 
 test-off: dependencies ## the kernel's hooks cost nothing with CONFIG_SQUEEZY off
 	guest/kernel/compare-off.sh
 
 test-squeezers: dependencies ## the squeezers that squeeze living instances, and functions to squeeze, with stock runtimes
 	@scripts/install-dependencies.sh squeezers
-	@for tested in $(SQUEEZERS) $(SQUEEZED); do $$tested/test.sh || exit; done
+	@python3 scripts/test-scripts.py $(SQUEEZERS:%=%/test.sh)
 
 # Several suites at a time, see there.
 test-vm: dependencies kernel-release image runtimes selftests ## tests in VMs

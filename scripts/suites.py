@@ -1,9 +1,10 @@
-"""Suites of tests that are built once and run side by side; see test-suites.py and stress.py.
+"""Suites of tests that are built once and run side by side; see test-suites.py, test-scripts.py and stress.py.
 
 An emulated VM boots, waits and is asked by turns: alone, it leaves half of two processors idle (measured 2026-11-27).
 What a suite prints follows when it has ended, each line with the seconds that had passed when it did.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 
 # How many seconds pass before it is said again what is running.
 SILENCE = 30
+# How many seconds one that is told to end has for it.
+PATIENCE = 5
 
 
 class Suite:
@@ -53,9 +56,14 @@ class Suite:
         result = "ok" if self.process.returncode == 0 else f"FAILED ({self.process.returncode})"
         print(f"--- {self.name}: {result} after {time.monotonic() - self.begin:.0f} s", flush=True)
 
-    def kill(self):
+    def end(self):
+        """Lets a script end what it has in groups of their own and remove its files, and kills what is left then."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            os.killpg(self.process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=PATIENCE)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 
@@ -100,7 +108,7 @@ def run(suites, at_once):
                 print(f"running: {names}; waiting: {len(waiting)} suites", flush=True)
     finally:
         for suite in running:
-            suite.kill()
+            suite.end()
     return failed
 
 

@@ -2,12 +2,17 @@
 
 import contextlib
 import io
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+SCRIPTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(SCRIPTS))
 import suites  # noqa: E402
 
 
@@ -40,13 +45,38 @@ class TestSuites(unittest.TestCase):
         self.assertEqual(self.run_all(scripts, 2)[0], [])
         self.assertNotEqual(self.run_all(scripts, 4)[0], [])
 
-    def test_what_is_interrupted_leaves_nothing(self):
-        suite = self.suite("a", "sleep 100 & wait")
+    def interrupted(self, script):
+        """The status of a suite that is told to end once it has said something; nothing of it is left."""
+        suite = self.suite("a", script)
         suite.start()
-        suite.kill()
+        end = time.monotonic() + 60
+        while not suite.lines and time.monotonic() < end:
+            time.sleep(0.01)
+        suite.end()
         suite.reader.join(timeout=5)
         self.assertFalse(suite.reader.is_alive())
-        self.assertEqual(suite.process.returncode, -9)
+        return suite.process.returncode
+
+    def test_what_is_interrupted_leaves_nothing(self):
+        self.assertEqual(self.interrupted("sleep 100 & echo; wait"), -signal.SIGTERM)
+        with unittest.mock.patch.object(suites, "PATIENCE", 0.2):
+            self.assertEqual(self.interrupted("trap '' TERM; sleep 100 & echo; wait"), -signal.SIGKILL)
+
+    def test_what_is_interrupted_may_clean_up(self):
+        status = self.interrupted("trap 'rm file; exit 7' TERM; : >file; sleep 100 & echo; wait")
+        self.assertEqual(status, 7)
+        self.assertFalse(Path(self.directory.name, "file").exists())
+
+    def test_scripts_are_named_by_their_commands(self):
+        for status, words in (0, "ok after"), (1, "FAILED"):
+            command = f"sh -c 'pwd; exit {status}'"
+            done = subprocess.run(
+                [sys.executable, "-B", SCRIPTS / "test-scripts.py", command], capture_output=True, text=True, timeout=60
+            )
+            self.assertIn(f"--- {command}\n", done.stdout)
+            self.assertIn(f" {SCRIPTS.parent}\n", done.stdout)
+            self.assertIn(f"--- {command}: {words}", done.stdout)
+            self.assertEqual(done.returncode, status)
 
 
 if __name__ == "__main__":
