@@ -69,6 +69,10 @@ pub struct VolumeMount {
     /// The file of it, in its own directory, that the instance has instead of all.
     #[serde(default)]
     pub file: Option<String>,
+    /// The path, in a volume that instances write to, of what the instance has instead of all. If nothing is there, a
+    /// directory is made.
+    #[serde(default)]
+    pub part: Option<String>,
     /// Its path in the instance's root. What is not there of it is made.
     pub target: String,
     /// Whether the instance cannot write to it.
@@ -160,7 +164,7 @@ impl VolumeMount {
     /// Checks its paths.
     ///
     /// # Errors
-    /// The target is no absolute path below the root, or the file no name.
+    /// The target is no absolute path below the root, the file no name, or the part no path.
     pub fn check(&self) -> Result<(), InvalidVolume> {
         let shown: String = self.target.escape_debug().take(80).collect();
         if !is_path(&self.target) {
@@ -169,9 +173,20 @@ impl VolumeMount {
                 Volume::MAX_PATH_BYTES
             )));
         }
-        match &self.file {
-            Some(name) if !is_name(name) => {
+        match (&self.file, &self.part) {
+            (Some(name), _) if !is_name(name) => {
                 Err(InvalidVolume(format!("{shown}: a file of a volume has no such name")))
+            }
+            (_, Some(part))
+                if part.len() > Volume::MAX_PATH_BYTES || !part.split('/').all(is_name) =>
+            {
+                Err(InvalidVolume(format!(
+                    "{shown}: a part of a volume is a path within it of at most {} bytes",
+                    Volume::MAX_PATH_BYTES
+                )))
+            }
+            (Some(_), Some(_)) => {
+                Err(InvalidVolume(format!("{shown}: it is a file or a part of a volume, not both")))
             }
             _ => Ok(()),
         }
@@ -274,10 +289,20 @@ mod tests {
         let mount = |target: &str, file: Option<&str>| VolumeMount {
             volume: 0,
             file: file.map(str::to_owned),
+            part: None,
             target: target.to_owned(),
             read_only: true,
         };
         mount("/etc/hosts", Some("hosts")).check().unwrap();
+        let part = |part: &str| VolumeMount { part: Some(part.to_owned()), ..mount("/a", None) };
+        part("logs/today").check().unwrap();
+        let long = ["x"; Volume::MAX_PATH_BYTES].join("/");
+        for wrong in ["", "/logs", "logs/", "logs//today", "../logs", "logs/.", "logs\0", &long] {
+            let error = part(wrong).check().expect_err(wrong).to_string();
+            assert!(error.contains("a path within it"), "{error}");
+        }
+        let both = VolumeMount { file: Some("hosts".to_owned()), ..part("logs") };
+        assert!(both.check().unwrap_err().to_string().contains("not both"));
         for (target, file) in [
             ("etc", None),
             ("/", None),

@@ -1,7 +1,8 @@
 //! Volumes: file systems in memory, each of its own size, that instances have parts of in their roots.
 //!
 //! What the host puts into one, only the host changes: an instance can read it, or write into single files that are
-//! there, and names in it are what the host has said. Into a volume that instances write to, the agent never looks.
+//! there, and names in it are what the host has said. Into a volume that instances write to, the agent never looks; the
+//! sandbox finds parts of it, and follows no link there.
 
 use crate::{error::ApiError, init::mount_filesystem};
 use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
@@ -116,18 +117,20 @@ impl Volumes {
         Ok(())
     }
 
-    /// What an instance has where it wants this, as the agent sees it.
+    /// What an instance has where it wants this, or a part of, as the agent sees it.
     pub fn source(&self, mount: &VolumeMount) -> Result<String, ApiError> {
         let number = mount.volume;
         let known = self.known.borrow().get(&number).copied();
         let writable = known.ok_or_else(|| no_volume(number))?.writable;
         let whole = directory(number);
-        let path = match &mount.file {
-            Some(name) if !writable && is_file(&whole.join(name)) => whole.join(name),
-            None if writable || mount.read_only => whole,
-            Some(_) => return Err(no_volume(number)),
+        let path = match (&mount.file, &mount.part) {
+            (Some(name), _) if !writable && is_file(&whole.join(name)) => whole.join(name),
+            (Some(_), _) => return Err(no_volume(number)),
+            // The sandbox finds the part.
+            (None, _) if writable => whole,
+            (None, None) if mount.read_only => whole,
             // They could put links there that lead the agent anywhere.
-            None => {
+            (None, _) => {
                 let message = format!("volumes: the files of volume {number} are the host's");
                 return Err(ApiError::invalid(message));
             }

@@ -2,6 +2,10 @@
 //!
 //! Whoever may write there is not trusted to leave it as it is, or to have put there what a volume can be.
 
+mod part;
+
+pub use part::{Part, part};
+
 use rustix::{
     fs::{
         AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, fstatfs, openat, readlinkat, statat,

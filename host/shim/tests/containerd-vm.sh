@@ -322,13 +322,39 @@ has_changed() {
 }
 until_true 40 has_changed
 [ "$(of_shares busybox ls -A /config | tr '\n' ' ')" = "..2 ..data key out " ] || die "it has: $(of_shares busybox ls -A /config)"
+# Parts of what the pod shares, and of something else, as kubelet mounts them.
+parts=$kubelet/volume-subpaths
+fast=$kubelet/volumes/kubernetes.io~empty-dir/fast
+mkdir "$fast"
+mount -t tmpfs tmpfs "$fast"
+# part VOLUME NUMBER DIRECTORY: the directory, made if it is not there, as a part for the container main.
+part() {
+	mkdir -p "$parts/$1/main/$2" "$3"
+	mount --bind "$3" "$parts/$1/main/$2"
+}
+part cache 0 "$cache/logs/to day"
+part cache 1 "$cache/settings"
+part cache 2 "$cache/out"
+part fast 3 "$fast/a/b"
+part config 4 "$config/..2"
+part claim 5 "$work/claim"
+of_shares sh -c 'echo on >/cache/settings; busybox ln -s /etc /cache/out' 2>"$work/error" || die "$(cat "$work/error")"
+some="$(bind "$parts/cache/main/1" /etc/settings ro) $(bind "$parts/fast/main/3" /fast rw) $(bind "$parts/config/main/4" /some-config ro)"
+said=$(mounts="$some $(bind "$parts/cache/main/0" /logs rw)" in_pod writes sh -c \
+	'echo today >/logs/file; echo fast >/fast/file; cat /etc/settings /some-config/key; echo off >/etc/settings || echo read-only' 2>"$work/error" |
+	tr '\n' ' ') || true
+[ "$said" = "on two read-only " ] || die "it said: $said$(cat "$work/error")"
+[ "$(of_shares cat "/cache/logs/to day/file")" = today ] || die "a part is none of the directory"
+[ "$(mounts="$all $(bind "$fast" /fast ro)" in_pod reads cat /fast/a/b/file)" = fast ] || die "a part is none of the directory in memory"
+[ -z "$(find "$cache" "$fast" -type f)" ] || die "something is on the host: $(find "$cache" "$fast")"
 # What is refused, by name, and does not leave anything.
 mkdir "$work/rw" "$work/large"
 head -c 2097152 /dev/zero >"$work/large/file"
 mkfifo "$work/rw/fifo"
 for refused in "$(bind "$work/rw" /data rw)|can be written to" "$(bind "$work/rw" /data ro)|neither a file nor" \
 	"$(bind "$work/large" /data ro)|more than 1 MiB" "$(bind "$config" /proc/x ro)|volume at /proc/x" \
-	"$(bind "$config" /proc/self/root/x ro)|volume at" "$(bind "$config" /odd/x ro)|volume at"; do
+	"$(bind "$config" /proc/self/root/x ro)|volume at" "$(bind "$config" /odd/x ro)|volume at" \
+	"$(bind "$parts/cache/main/2" /data rw)|out in it is a link" "$(bind "$parts/claim/main/5" /data rw)|can be written to"; do
 	said=$(mounts=${refused%|*} in_pod refused echo hello 2>&1) && die "it ran with ${refused%|*}: $said"
 	[[ $said == *"${refused#*|}"* ]] || die "it said: $said"
 	ctr task rm --force refused >/dev/null 2>&1 || true

@@ -82,6 +82,8 @@ said=$(page "$web" environment)
 [ "$(page "$web" password/password)" = opensesame ] || die "secret: $(page "$web" password/password)"
 [[ $(page "$web" labels/labels) == *'tier="front"'* ]] || die "downward API: $(page "$web" labels/labels)"
 [ "$(page "$web" cache/state)" = prepared ] || die "empty directory: $(page "$web" cache/state)"
+[ "$(page "$web" pages/page)" = part ] || die "part of an empty directory: $(page "$web" pages/page)"
+[ "$(page "$web" file)" = one ] || die "file of an empty directory: $(page "$web" file)"
 until_true 20 page "$web" cache/helped
 [ "$(page "$web" account/namespace)" = default ] || die "service account: $(page "$web" account/namespace)"
 # What the token says is true, says who has signed it.

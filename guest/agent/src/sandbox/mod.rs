@@ -7,6 +7,7 @@
 //! instance's user; gives up all privileges and most system calls; and executes the command. From then on its
 //! anonymous memory comes from the partition.
 
+mod beneath;
 mod companion;
 pub mod init;
 mod network;

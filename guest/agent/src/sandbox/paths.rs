@@ -1,8 +1,11 @@
 //! Paths in the root that show nothing, or that cannot be written to.
 
-use super::tree::Tree;
+use super::{
+    beneath::{self, IN_ROOT},
+    tree::Tree,
+};
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2},
+    fs::{CWD, FileType, Mode, OFlags, fstat, openat},
     io::Errno,
 };
 use std::{collections::BTreeSet, io, os::fd::OwnedFd};
@@ -86,15 +89,12 @@ fn places<'a>(
 ) -> impl Iterator<Item = io::Result<OwnedFd>> + 'a {
     let more = more.iter().map(String::as_str);
     let paths: BTreeSet<&str> = always.iter().copied().chain(more).collect();
-    let open = move |path| {
-        let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        match openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), within) {
-            Ok(place) => Some(Ok(place)),
-            Err(Errno::NOENT | Errno::NOTDIR) => None,
-            Err(error) => {
-                let error = io::Error::from(error);
-                Some(Err(io::Error::new(error.kind(), format!("{path}: {error}"))))
-            }
+    let open = move |path| match beneath::open(root, path, OFlags::empty(), IN_ROOT) {
+        Ok(place) => Some(Ok(place)),
+        Err(Errno::NOENT | Errno::NOTDIR) => None,
+        Err(error) => {
+            let error = io::Error::from(error);
+            Some(Err(io::Error::new(error.kind(), format!("{path}: {error}"))))
         }
     };
     paths.into_iter().filter_map(open)

@@ -136,6 +136,82 @@ pub(super) async fn an_empty_volume_is_shared_and_has_an_end(client: &Client) {
     sent(client, "DELETE", 3, String::new()).await;
 }
 
+fn part(path: &str, target: &str) -> Value {
+    json!([{"volume": 9, "part": path, "target": target, "read_only": false}])
+}
+
+pub(super) async fn a_part_of_a_volume_is_found_or_made(client: &Client) {
+    sent(client, "POST", 9, writable(0o777)).await;
+    // It is made as the volume's own directory is.
+    let script = "busybox ls -ldn /logs | busybox awk '{ print $1, $3, $4 }'; echo x > /logs/file";
+    let mut spec = mounted("makes", script, part("app/logs", "/logs"));
+    spec["user"] = json!({"user": 7, "group": 8});
+    assert_eq!(run(client, spec).await.1, "drwxrwxrwx 0 0\n");
+    let script = "cat /all/app/logs/file; echo y > /all/config; cd /all
+        busybox ln -s /etc out; busybox ln -s app inside; busybox ln -s /proc/1/root root";
+    let all = json!([{"volume": 9, "target": "/all", "read_only": false}]);
+    assert_eq!(run(client, mounted("writes", script, all)).await.1, "x\n");
+    // What is there is found, a file, too, and who may only read it only reads it.
+    let mut volumes = part("config", "/etc/config");
+    volumes[0]["read_only"] = true.into();
+    let script = "cat /etc/config; (echo z > /etc/config) 2> /tmp/errors || echo closed";
+    assert_eq!(run(client, mounted("reads", script, volumes)).await.1, "y\nclosed\n");
+    let spec = mounted("finds", "cat /x/file", part("app/logs", "/x"));
+    assert_eq!(run(client, spec).await.1, "x\n");
+
+    for (path, words) in [
+        ("out", "is a link"),
+        ("out/new", "is a link"),
+        ("inside/logs", "is a link"),
+        ("root/tmp", "is a link"),
+        ("config/new", "Not a directory"),
+        ("../9", "a path within it"),
+        ("/config", "a path within it"),
+    ] {
+        let error = client.start(mounted("odd", "true", part(path, "/x"))).await.unwrap_err();
+        assert!(error.message.contains(words), "{path}: {error:?}");
+    }
+    // Of files of the host, nobody has a part.
+    sent(client, "POST", 10, volume(0o755, &[directory("app")])).await;
+    let mut volumes = part("app", "/x");
+    volumes[0]["volume"] = 10.into();
+    volumes[0]["read_only"] = true.into();
+    let error = client.start(mounted("odd", "true", volumes)).await.unwrap_err();
+    assert!(error.message.contains("are the host's"), "{error:?}");
+    for number in [9, 10] {
+        sent(client, "DELETE", number, String::new()).await;
+    }
+}
+
+pub(super) async fn links_that_change_lead_no_part_out_of_its_volume(client: &Client) {
+    sent(client, "POST", 9, writable(0o777)).await;
+    let script = "cd /all; while true; do
+            busybox ln -sn / race; busybox rm race; busybox mkdir race; busybox rmdir race
+        done 2> /dev/null";
+    let all = json!([{"volume": 9, "target": "/all", "read_only": false}]);
+    client.start(mounted("swaps", script, all)).await.unwrap();
+    let (mut led, mut refused) = (0, 0);
+    for _ in 0..20 {
+        // A link to the machine's root would show what is in it.
+        let spec = mounted("looks", "ls -A /x", part("race", "/x"));
+        match client.start(spec).await {
+            Ok(_) => {
+                let _: Instance = client.get("/v1/instances/looks/wait").await;
+                assert_eq!(client.log("looks").await, "");
+                client.delete("looks", 0).await;
+                led += 1;
+            }
+            Err(error) => {
+                assert!(error.message.contains("volume at /x: "), "{error:?}");
+                refused += 1;
+            }
+        }
+    }
+    eprintln!("{led} parts were found or made, {refused} were refused");
+    client.delete("swaps", 0).await;
+    sent(client, "DELETE", 9, String::new()).await;
+}
+
 pub(super) async fn volumes_are_nowhere_but_in_the_root(client: &Client) {
     sent(client, "POST", 4, volume(0o755, &[file("file", "x")])).await;
     for target in [

@@ -4,7 +4,7 @@ use super::{Booted, pod::Pod};
 use crate::{
     error::{Error, ErrorKind, Result},
     spec::{self, VolumeKind},
-    volumes::{self, Copied},
+    volumes::{self, Copied, Part},
 };
 use squeezy_protocol::{ErrorCode, VolumeMount};
 use squeezy_vmm::VmError;
@@ -56,28 +56,38 @@ impl Volumes {
 
     async fn add(&mut self, booted: &Arc<Booted>, pod: &Pod, wanted: &spec::Volume) -> Result<()> {
         let made = self.make(booted, pod, wanted).await;
-        let (volume, is_file) = made.map_err(|error| {
+        let mount = made.map_err(|error| {
             let (target, source) = (&wanted.target, wanted.source.display());
             Error::new(error.kind, format_args!("volume {target:?} ({source}): {error}"))
         })?;
-        self.mounts.push(VolumeMount {
-            volume,
-            file: is_file.then(|| volumes::FILE.to_owned()),
-            target: wanted.target.clone(),
-            read_only: wanted.is_read_only,
-        });
+        self.mounts.push(mount);
         Ok(())
     }
 
-    /// Makes a volume, unless the pod has it. Returns its number, and whether it is a single file.
+    /// Makes a volume, unless the pod has it. Returns what the container has of it.
     async fn make(
         &mut self,
         booted: &Arc<Booted>,
         pod: &Pod,
         wanted: &spec::Volume,
-    ) -> Result<(u32, bool)> {
-        if wanted.kind == VolumeKind::Shared {
-            return Ok((pod.share(booted, &wanted.source).await?, false));
+    ) -> Result<VolumeMount> {
+        let mount = |volume| VolumeMount {
+            volume,
+            file: None,
+            part: None,
+            target: wanted.target.clone(),
+            read_only: wanted.is_read_only,
+        };
+        if let Some(Part { directory, path }) = shared(wanted).await? {
+            let mount = VolumeMount { part: path, ..mount(pod.share(booted, &directory).await?) };
+            mount.check().map_err(Error::invalid)?;
+            return Ok(mount);
+        }
+        if wanted.kind == VolumeKind::Part && !wanted.is_read_only {
+            return Err(Error::unimplemented(
+                "a part of a volume of the host that can be written to is not supported by this runtime: mount it with \
+                 readOnly, or use an emptyDir",
+            ));
         }
         let copied = read(&wanted.source).await.map_err(Error::invalid)?;
         let (number, is_file) = (booted.volume_number(), copied.is_file);
@@ -94,7 +104,7 @@ impl Volumes {
                 self.following.spawn(follow);
             }
         }
-        Ok((number, is_file))
+        Ok(VolumeMount { file: is_file.then(|| volumes::FILE.to_owned()), ..mount(number) })
     }
 
     /// Writes back what the container has left in files, which has ended.
@@ -118,6 +128,16 @@ impl Volumes {
             remove(booted, number).await;
             pod.copies_no_more(number).await;
         }
+    }
+}
+
+/// The directory that the containers of a pod share, or the part of one, that a volume is; nothing if it is none.
+async fn shared(wanted: &spec::Volume) -> Result<Option<Part>> {
+    let source = wanted.source.clone();
+    match wanted.kind {
+        VolumeKind::Shared => Ok(Some(Part { directory: source, path: None })),
+        VolumeKind::Part => on_host(move || volumes::part(&source)).await.map_err(Error::failed),
+        VolumeKind::Copy | VolumeKind::Report => Ok(None),
     }
 }
 

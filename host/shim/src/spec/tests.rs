@@ -318,7 +318,9 @@ fn the_volumes_of_a_pod_of_kubernetes_are_told_apart() {
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid"]},
         {"destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup", "options": ["ro"]},
         bind("/cache", &of_pod("volumes/kubernetes.io~empty-dir/cache"), "rw"),
+        bind("/cache/logs", &of_pod("volume-subpaths/cache/main/1"), "rw"),
         bind("/config", &of_pod("volumes/kubernetes.io~configmap/config"), "ro"),
+        bind("/etc/app.conf", &of_pod("volume-subpaths/config/main/3"), "ro"),
         bind("/etc/hosts", &of_pod("etc-hosts"), "rw"),
         bind("/dev/termination-log", &of_pod("containers/main/0a1b2c3d"), "rw"),
         bind("/etc/hostname", &format!("{sandbox}/hostname"), "rw"),
@@ -338,7 +340,9 @@ fn the_volumes_of_a_pod_of_kubernetes_are_told_apart() {
         .collect();
     let expected = [
         ("/cache", VolumeKind::Shared, false),
+        ("/cache/logs", VolumeKind::Part, false),
         ("/config", VolumeKind::Copy, true),
+        ("/etc/app.conf", VolumeKind::Part, true),
         ("/etc/hosts", VolumeKind::Copy, false),
         ("/dev/termination-log", VolumeKind::Report, false),
         ("/etc/hostname", VolumeKind::Copy, false),
@@ -351,7 +355,7 @@ fn the_volumes_of_a_pod_of_kubernetes_are_told_apart() {
     for source in [
         &of_pod("volumes/kubernetes.io~csi/pvc/mount"),
         &of_pod("volumes/kubernetes.io~empty-dir/cache/below"),
-        &of_pod("volume-subpaths/cache/main/0"),
+        &of_pod("volume-subpaths/cache/main"),
         &of_pod("containers/main"),
         "/kubernetes.io~empty-dir",
         "/srv/shm",

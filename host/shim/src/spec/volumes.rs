@@ -30,6 +30,8 @@ pub enum VolumeKind {
     Report,
     /// A directory that all containers of the pod with this source share; nothing of the host's is in it.
     Shared,
+    /// A part of a directory that they share, or else of something that is copied: the host's mounts say of which.
+    Part,
 }
 
 /// The volumes of a container, in their order.
@@ -73,7 +75,13 @@ fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
             ));
         }
     };
-    let checked = VolumeMount { volume: 0, file: None, target: target.to_owned(), read_only: true };
+    let checked = VolumeMount {
+        volume: 0,
+        file: None,
+        part: None,
+        target: target.to_owned(),
+        read_only: true,
+    };
     checked.check().map_err(|error| Error::invalid(format_args!("a volume: {error}")))?;
     Ok(Some(Volume { target: target.to_owned(), source, kind, is_read_only }))
 }
@@ -88,6 +96,7 @@ fn known(source: &Path) -> Option<VolumeKind> {
     match names.as_slice() {
         [.., "pods", _, "volumes", "kubernetes.io~empty-dir", _] => Some(VolumeKind::Shared),
         [.., "sandboxes", _, "shm"] => Some(VolumeKind::Shared),
+        [.., "pods", _, "volume-subpaths", _, _, _] => Some(VolumeKind::Part),
         // Each container has one of its own, and may write to it.
         [.., "pods", _, "etc-hosts"] => Some(VolumeKind::Copy),
         [.., "sandboxes", _, "hosts" | "hostname" | "resolv.conf"] => Some(VolumeKind::Copy),
