@@ -170,7 +170,8 @@ pub struct InstanceSpec {
     /// The instance's name in this VM.
     pub id: InstanceId,
     /// The program and its arguments. A program without a slash is looked for in the directories of `PATH` of its
-    /// environment, in the instance's root.
+    /// environment, in the instance's root. Without one, nothing is executed: until it is stopped, the instance keeps
+    /// what those beside it share with it, and none of their processes can end it, or enter it.
     pub command: Vec<String>,
     /// Its whole environment.
     #[serde(default)]

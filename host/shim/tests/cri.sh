@@ -193,6 +193,8 @@ pid=0 container sees '
 			found=yes
 		done
 	done
+	# What keeps their processes is not in their reach.
+	kill -9 -1
 	exec sleep 100000'
 start shared seen sees
 until_true 30 is state seen CONTAINER_EXITED

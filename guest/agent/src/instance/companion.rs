@@ -48,7 +48,12 @@ impl Companion {
 
     /// The company that `spec` asks for.
     pub fn new(entry: Rc<Entry>, spec: &InstanceSpec) -> Result<Self, ApiError> {
-        let users = File::open(format!("/proc/{}/ns/user", entry.start.get().pid));
+        let pid = entry.start.get().pid;
+        let users = File::open(match entry.keeps {
+            // It is none of its users.
+            true => format!("/proc/{pid}/fd/{}", sandbox::USERS_FD),
+            false => format!("/proc/{pid}/ns/user"),
+        });
         // If it is there now, its id was nobody else's then.
         Self::check(&entry, spec)?;
         let users = users.map_err(|e| ApiError::internal("opening its user namespace", e))?;

@@ -159,12 +159,14 @@ async fn begin_sandbox(
         Some(other) if other.has_partition() => {
             Some(start_init_beside(cgroup.as_fd(), other).await?)
         }
+        None if spec.command.is_empty() => None,
         _ => Some(start_init(cgroup.as_fd())?),
     };
     let namespace = match (&init, companion) {
-        (Some(namespace), _) => namespace.as_fd(),
-        (None, Some(other)) => other.process().as_fd(),
-        (None, None) => return Err(io::ErrorKind::NotFound.into()),
+        (Some(namespace), _) => Some(namespace.as_fd()),
+        (None, Some(other)) => Some(other.process().as_fd()),
+        // What only keeps things for others is process 1 itself.
+        (None, None) => None,
     };
     let files = Files {
         input: streams.reader.as_fd(),

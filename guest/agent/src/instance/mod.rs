@@ -77,6 +77,8 @@ pub struct Entry {
     user: u32,
     /// Whether it is one more process in another instance, and has no cgroup of its own.
     is_inside: bool,
+    /// Whether it executes nothing, and only keeps what others share.
+    keeps: bool,
     /// Its address in the VM's network, if it has one.
     address: Option<Ipv4Addr>,
     port: Option<u16>,
@@ -302,6 +304,7 @@ impl Entry {
             id: spec.id.clone(),
             user,
             is_inside: matches!(spec.company, Company::Inside(_)),
+            keeps: spec.command.is_empty(),
             address,
             port: spec.port,
             layers: spec.layers.clone(),

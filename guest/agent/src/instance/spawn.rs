@@ -72,10 +72,10 @@ pub async fn start_init_beside(cgroup: BorrowedFd<'_>, companion: &Companion) ->
 }
 
 /// Starts the agent's own executable in sandbox mode, in the cgroup and the PID namespace, which is given by itself or
-/// by a descriptor of a process in it.
+/// by a descriptor of a process in it; without one, as process 1 of a new one.
 pub fn start_sandbox(
     cgroup: BorrowedFd<'_>,
-    namespace: BorrowedFd<'_>,
+    namespace: Option<BorrowedFd<'_>>,
     files: &Files<'_>,
     companion: Option<&Companion>,
 ) -> io::Result<Process> {
@@ -93,6 +93,9 @@ pub fn start_sandbox(
     if let Some(network) = files.network {
         all.push((network, NETWORK_FD));
     }
+    let Some(namespace) = namespace else {
+        return start(sandbox::ARGUMENT, cgroup, libc::CLONE_NEWPID as u64, &all, None);
+    };
     let own = File::open("/proc/self/ns/pid")?;
     let enter = |namespace: BorrowedFd<'_>| {
         move_into_link_name_space(namespace, Some(LinkNameSpaceType::ProcessID))

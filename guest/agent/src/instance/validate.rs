@@ -15,8 +15,13 @@ const MAX_PARTITIONS: u16 = 255;
 pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     let fail = |text: String| Err(ApiError::invalid(text));
     match spec.command.first() {
-        Some(program) if !program.is_empty() => {}
-        _ => return fail("command: give the program".to_owned()),
+        Some(program) if program.is_empty() => return fail("command: give the program".to_owned()),
+        Some(_) => {}
+        None => {
+            if let Some(field) = field_of_command(spec) {
+                return fail(format!("{field}: without a command, there is nothing to have it"));
+            }
+        }
     }
     if spec.user.other_groups.len() > InstanceUser::MAX_GROUPS {
         return fail(format!("user: it has at most {} other groups", InstanceUser::MAX_GROUPS));
@@ -161,6 +166,21 @@ fn check_process(spec: &InstanceSpec) -> Result<(), ApiError> {
     }
 }
 
+/// A field that says something of what only a command has.
+fn field_of_command(spec: &InstanceSpec) -> Option<&'static str> {
+    let fields = [
+        ("image", spec.image.is_some()),
+        ("layers", !spec.layers.is_empty()),
+        ("volumes", !spec.volumes.is_empty()),
+        ("port", spec.port.is_some()),
+        ("input", spec.input),
+        ("terminal", spec.terminal.is_some()),
+        ("shared_processes", spec.shared_processes),
+        ("company", matches!(spec.company, Company::Inside(_))),
+    ];
+    fields.into_iter().find_map(|(field, is_said)| is_said.then_some(field))
+}
+
 /// A field that says something of what the instance shares with another one.
 fn shared_field(spec: &InstanceSpec) -> Option<&'static str> {
     let always = [
@@ -267,6 +287,33 @@ mod tests {
         ] {
             let error = with(field, value).unwrap_err();
             assert!(error.contains(word), "{field}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_instance_without_a_command_has_nothing_of_one() {
+        use serde_json::json;
+        let with = |field: &str, value: serde_json::Value| {
+            let mut spec = json!({
+                "id": "a", "command": [], "image": null, "partition": "any", "port": null,
+                "memory_limit_bytes": 1 << 26
+            });
+            spec[field] = value;
+            check(&serde_json::from_value(spec).unwrap()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("id", "b".into()), Ok(()));
+        for (field, value) in [
+            ("image", json!(0)),
+            ("layers", json!([4096])),
+            ("volumes", json!([{"volume": 0, "target": "/a", "read_only": true}])),
+            ("port", json!(8080)),
+            ("input", json!(true)),
+            ("terminal", json!({"columns": 80, "rows": 24})),
+            ("shared_processes", json!(true)),
+            ("company", json!({"inside": "b"})),
+        ] {
+            let error = with(field, value).unwrap_err();
+            assert!(error.starts_with(field) && error.contains("without a command"), "{error}");
         }
     }
 

@@ -3,8 +3,11 @@
 //! Linux does not deliver signals to process 1 that it has no handler for, even those it sends itself, and
 //! makes it the parent of all orphans. Programs are not written for that. So the instance's command is a
 //! later process, a child of the agent that joins the namespace, and process 1 does nothing. It is in no
-//! partition, unless the instance shares that of another one. It runs as the machine's own user 0 without any capability, so that the instance, which is a
-//! different user, can neither signal nor trace it, nor reach the agent's files through it.
+//! partition, unless the instance shares that of another one. It runs as the machine's own user 0 without any
+//! capability, so that the instance, which is a different user, can neither signal nor trace it, nor reach the agent's
+//! files through it.
+//!
+//! An instance without a command is nothing but such a process: it was the sandbox before, and is in the partition.
 
 use super::privileges;
 use rustix::thread::{UnshareFlags, unshare_unsafe};

@@ -25,7 +25,7 @@ mod volumes;
 use crate::abi::{self, AssignError, Wait};
 use companion::Companion;
 use rustix::{
-    io::{FdFlags, fcntl_setfd},
+    io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd},
     process::{chdir, getcwd, setsid},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -50,7 +50,7 @@ pub const PLAN_FD: RawFd = 3;
 pub const REPORT_FD: RawFd = 4;
 /// The first process of the instance that it shares things with, if there is one.
 pub const COMPANION_FD: RawFd = 5;
-/// The user namespace of that instance.
+/// The user namespace of that instance. One without a command has its own there.
 pub const USERS_FD: RawFd = 6;
 /// The namespace of the network that it is to be in, if it is not to have one of its own.
 pub const NETWORK_FD: RawFd = 7;
@@ -178,7 +178,8 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
         )
     })?;
     // Everything for which this process needs memory is done before it attaches.
-    let command = Command::new(spec)?;
+    let keeps = spec.command.is_empty();
+    let command = if keeps { Command::keeper() } else { Command::new(spec)? };
     let filters = seccomp::filters(spec.seccomp, &spec.filters)
         .map_err(internal("making the system call filters"))?;
 
@@ -191,6 +192,9 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
         None => attach(spec)?,
     };
     send(report, &Report::Attached { partition, wait_ns });
+    if keeps {
+        return Err(keep(&user, &command, report));
+    }
     user.assume().map_err(internal("becoming the instance's user"))?;
     // Here, because a filter may refuse it.
     close_at_execution(report.as_raw_fd() + 1).map_err(internal("closing files"))?;
@@ -216,6 +220,25 @@ fn become_instance(mut plan: File, report: &mut File) -> Result<std::convert::In
         _ => ErrorCode::Internal,
     };
     Err(Failure::new(code, format!("executing {}: {error}", spec.command[0])))
+}
+
+/// Executes what keeps things for others. It stays the machine's own user 0, whom none of them can reach, and has its
+/// users in a file that the agent finds.
+fn keep(user: &User, command: &Command, report: &File) -> Failure {
+    let leave_users = || -> io::Result<()> {
+        close_at_execution(report.as_raw_fd() + 1)?;
+        // The file may have this number, and would be closed then.
+        let users = fcntl_dupfd_cloexec(user.namespace(), USERS_FD + 1)?;
+        // SAFETY: whatever has this number, this process only executes a program now, or ends.
+        match unsafe { libc::dup2(users.as_raw_fd(), USERS_FD) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    match leave_users() {
+        Ok(()) => internal("executing what keeps it")(command.execute()),
+        Err(error) => internal("leaving its users to the agent")(error),
+    }
 }
 
 /// Makes the standard input the terminal that this session controls.
@@ -282,6 +305,13 @@ struct Command {
 }
 
 impl Command {
+    /// The agent's own program as what keeps an instance, and runs for as long.
+    fn keeper() -> Self {
+        let program = CString::from(c"/proc/self/exe");
+        let argument = CString::new(init::ARGUMENT).expect("no zero byte");
+        Self { arguments: vec![program.clone(), argument], program, environment: Vec::new() }
+    }
+
     fn new(spec: &InstanceSpec) -> Result<Self, Failure> {
         let text = |text: String| {
             CString::new(text).map_err(|_| {

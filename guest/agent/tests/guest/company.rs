@@ -135,6 +135,39 @@ pub(super) async fn instances_beside_each_other_may_share_their_processes(client
     assert_eq!(end_of(client, "fourth").await, ExitReason::Killed(9));
 }
 
+/// An instance that only keeps what those beside it share.
+fn keeper(partition: &str) -> Value {
+    json!({"id": "keeper", "command": [], "image": null, "partition": partition, "wait_ms": 30_000})
+}
+
+pub(super) async fn what_keeps_shared_processes_is_out_of_their_reach(client: &Client) {
+    client.start(keeper("none")).await.unwrap();
+    let shared = |id: &str, script: &str| {
+        let mut spec = beside(id, "keeper", script);
+        spec["shared_processes"] = true.into();
+        spec["privileges"] = json!({"capabilities": ["KILL"]});
+        spec
+    };
+    client.start(shared("first", "exec sleep 2000")).await.unwrap();
+    // It is process 1, and beside that there are only the other one, the shell and ls.
+    let script = "ls /proc > /tmp/list; grep -c '^[0-9]' /tmp/list; set -- $(cat /proc/self/uid_map); echo map $1 $3
+        busybox tr '\\0' ' ' < /proc/1/cmdline; echo; cat /proc/sys/kernel/hostname
+        ls /proc/1/root/ 2> /dev/null; ls /proc/1/fd 2> /dev/null; busybox readlink /proc/1/ns/user
+        kill -9 1 2> /dev/null || echo not process 1; kill -9 -1; exit 4";
+    let (reason, log) = run(client, shared("second", script)).await;
+    let expected = "4\nmap 0 65536\n/proc/self/exe --instance-init \nkeeper\nnot process 1\n";
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(4), expected));
+    // Whoever was in reach is gone, and others come.
+    assert_eq!(end_of(client, "first").await, ExitReason::Killed(9));
+    assert_eq!(run(client, shared("third", "echo comes")).await.1, "comes\n");
+    // So do those that have processes of their own.
+    let script = "set -- $(cat /proc/self/uid_map); echo map $1 $3; cat /proc/sys/kernel/hostname";
+    assert_eq!(run(client, beside("apart", "keeper", script)).await.1, "map 0 65536\nkeeper\n");
+    client.start(shared("fourth", "exec sleep 1000")).await.unwrap();
+    client.delete("keeper", 0).await;
+    assert_eq!(end_of(client, "fourth").await, ExitReason::Killed(9));
+}
+
 pub(super) async fn instances_beside_each_other_have_a_limit_together(client: &Client) {
     const LIMIT_BYTES: u64 = 32 << 20;
     let holds = |id: &str, size: &str| {
@@ -242,7 +275,23 @@ pub(super) async fn a_partition_is_shared_until_the_last_has_ended(client: &Clie
     let third: Instance = client.get("/v1/instances/third").await;
     assert_eq!(third.state, InstanceState::Running);
     client.delete("third", 0).await;
-    while squeezy(client).await.unwrap().partitions[0].state != PartitionState::Free {
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let is_free = async |number: usize| {
+        while squeezy(client).await.unwrap().partitions[number].state != PartitionState::Free {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    is_free(0).await;
+    // What has no command keeps a partition, too, while others come and go.
+    let kept = client.start(keeper("any")).await.unwrap().partition.expect("it has one");
+    for shares in [false, true] {
+        let mut spec = beside("comes", "keeper", script);
+        spec["shared_processes"] = shares.into();
+        assert_eq!(client.start(spec).await.unwrap().partition, Some(kept));
+        client.delete("comes", 0).await;
     }
+    let number = usize::from(kept.0);
+    let state = squeezy(client).await.unwrap();
+    assert_eq!(state.partitions[number].state, PartitionState::Assigned);
+    client.delete("keeper", 0).await;
+    is_free(number).await;
 }

@@ -115,6 +115,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(a_process_inside_has_everything_of_its_instance);
     case!(instances_beside_each_other_share_what_a_pod_shares);
     case!(instances_beside_each_other_may_share_their_processes);
+    case!(what_keeps_shared_processes_is_out_of_their_reach);
     case!(instances_beside_each_other_have_a_limit_together);
     case!(standard_input_loses_nothing);
     case!(a_terminal_is_one_stream_that_can_be_resized);

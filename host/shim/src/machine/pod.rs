@@ -39,8 +39,6 @@ const MAX_CONTAINERS: usize = 32;
 /// and what each of them takes, in bytes: its inode and dentry.
 const FILES_OUTSIDE_PART: u64 = 4;
 const FILE_OUTSIDE_BYTES: u64 = 2 << 10;
-/// 68 years.
-const FOREVER_SECONDS: &str = "2147483647";
 
 /// A pod. Its containers are known by their numbers.
 #[derive(Clone)]
@@ -66,7 +64,7 @@ struct Inside {
     paused: BTreeSet<u64>,
     /// The volumes that its containers share, by what they are instead of on the host.
     shared: BTreeMap<PathBuf, u32>,
-    /// The process that keeps the partition while there are such volumes, whose files are in it, and the PID namespace
+    /// The instance that keeps the partition while there are such volumes, whose files are in it, and the PID namespace
     /// that containers share: until the pod is deleted, whether containers run or not.
     keeper: Option<InstanceId>,
     /// Whether its containers share their processes: as its first one says.
@@ -367,17 +365,16 @@ impl Inside {
     }
 }
 
-/// The spec of a process that keeps the partition of a pod, with the limits of a container of this number.
+/// The spec of an instance that keeps the partition of a pod, with the limits of a container of this number.
 fn keeper(container: u64, spec: &InstanceSpec) -> InstanceSpec {
     let id = format!("keeper-{container}").parse().expect("it is an id");
-    let command = ["/bin/busybox", "sleep", FOREVER_SECONDS].map(str::to_owned);
     InstanceSpec {
         wait_ms: spec.wait_ms,
         memory_limit_bytes: spec.memory_limit_bytes,
         cpu_share_millis: Some(InstanceSpec::MIN_CPU_MILLIS),
         company_memory_limit_bytes: spec.company_memory_limit_bytes,
         host_name: spec.host_name.clone(),
-        ..InstanceSpec::new(id, command.to_vec())
+        ..InstanceSpec::new(id, Vec::new())
     }
 }
 
