@@ -4,13 +4,13 @@
 //! the task is nobody's then, and is removed.
 
 use crate::{
-    Id,
+    Id, cgroup,
     error::{Error, Result},
     flags::Task,
     found::{Found, runtime},
     owner,
-    registry::Registry,
-    spec::Spec,
+    registry::{Registry, ServerName},
+    spec::{Pod, Spec},
     timestamp,
     vm::Signal,
 };
@@ -35,7 +35,11 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(4);
 /// The registry cannot be read or written, or the server does not end.
 pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     let registry = || Registry::lock(state, &task.address, &task.namespace);
-    let pod = pod_of(task);
+    let spec = spec_of(task);
+    let pod = match &spec {
+        Some(Spec::Container(pod, _)) => pod.clone(),
+        _ => task.id.clone(),
+    };
     let found = {
         let registry = registry()?;
         let server = registry.server_of(&pod).ok();
@@ -49,6 +53,11 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
             Answer::Removes => false,
             Answer::None if pod == task.id => {
                 found.end(&pod, registry)?;
+                if let Some(Spec::Pod(Pod { cgroup_of_pods: Some(pods), .. })) = &spec
+                    && let Err(error) = cgroup::remove_left(pods, &found.server)
+                {
+                    eprintln!("the control group of {}: {error}", found.server.as_str());
+                }
                 true
             }
             // Its pod goes, too, if containerd has lost that; the VM of others is not ended for a container.
@@ -69,14 +78,10 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     Ok(response.write_to_bytes().expect("a message of three fields can be written to memory"))
 }
 
-/// The pod that a task belongs to: itself, unless its bundle says that it is a container of another. A pod is found also
-/// when its bundle is gone.
-fn pod_of(task: &Task) -> Id {
+/// What a task was to be, unless its bundle is gone: it is taken for a pod then.
+fn spec_of(task: &Task) -> Option<Spec> {
     let bundle = task.bundle.clone().map_or_else(env::current_dir, Ok);
-    match bundle.map(|bundle| Spec::read(&bundle)) {
-        Ok(Ok(Spec::Container(pod, _))) => pod,
-        _ => task.id.clone(),
-    }
+    Spec::read(&bundle.ok()?).ok()
 }
 
 /// What a server says of a task.

@@ -80,6 +80,8 @@ mod tests {
     fn pod(kubernetes_namespace: &str, vm: &str, memory_mib: u64) -> Pod {
         Pod {
             memory_bytes: memory_mib << 20,
+            cpu_shares: 0,
+            cgroup_of_pods: None,
             kubernetes_namespace: kubernetes_namespace.to_owned(),
             vm: vm.to_owned(),
             network: None,

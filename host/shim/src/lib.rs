@@ -6,6 +6,7 @@
 //! [`vm::Vm`] is what it needs of the VM, and [`machine::Machine`] is one.
 
 pub mod bootstrap;
+pub mod cgroup;
 pub mod delete;
 pub mod error;
 pub mod events;

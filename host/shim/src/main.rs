@@ -7,5 +7,7 @@ use squeezy_shim::{
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 fn main() -> ExitCode {
-    program::run(|assignment| Ok(Arc::new(Machine::new(assignment, Path::new(LAYERS)))))
+    program::run(|assignment, cgroup| {
+        Ok(Arc::new(Machine::new(assignment, cgroup, Path::new(LAYERS))))
+    })
 }

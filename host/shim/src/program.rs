@@ -1,6 +1,7 @@
 //! The program: what it does with which arguments.
 
 use crate::{
+    cgroup::Cgroup,
     delete::delete,
     error::{Error, Result},
     flags::Command,
@@ -33,8 +34,8 @@ const PROGRAM: &str = "/proc/self/exe";
 /// Threads of a server. It passes bytes on and waits.
 const THREADS: usize = 2;
 
-/// Makes the VM of a server, without booting it.
-pub type MakeVm = fn(&Assignment) -> Result<Arc<dyn Vm>>;
+/// Makes the VM of a server, without booting it, in the control group that the server is in.
+pub type MakeVm = fn(&Assignment, Option<Arc<Cgroup>>) -> Result<Arc<dyn Vm>>;
 
 /// Does what the arguments say.
 pub fn run(make: MakeVm) -> ExitCode {
@@ -88,15 +89,42 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
     let listener = UnixListener::from(
         io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?,
     );
-    let vm = make(&assignment)?;
+    let cgroup = own_cgroup(&assignment).map(Arc::new);
+    let vm = make(&assignment, cgroup.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
         .map_err(|error| failed(&error))?;
-    runtime
+    let served = runtime
         .block_on(serve(assignment, listener, vm, PROGRAM.into()))
-        .inspect_err(|error| tracing::error!("{error}"))
+        .inspect_err(|error| tracing::error!("{error}"));
+    // What the server has started ends with this.
+    drop(runtime);
+    if let Some(cgroup) = cgroup
+        && let Err(error) = cgroup.leave()
+    {
+        tracing::warn!("the VM's control group is left to the next server: {error}");
+    }
+    served
+}
+
+/// The control group that this server is in from now on, if it can have one of its own.
+fn own_cgroup(assignment: &Assignment) -> Option<Cgroup> {
+    let Some(pods) = &assignment.cgroup_of_pods else {
+        tracing::info!("the VM has no control group of its own: kubelet has made none for its pod");
+        return None;
+    };
+    match Cgroup::enter(pods, &assignment.server) {
+        Ok(cgroup) => {
+            tracing::info!(directory = ?cgroup.directory(), "the VM has a control group of its own");
+            Some(cgroup)
+        }
+        Err(error) => {
+            tracing::warn!("the VM has no control group of its own: {error}");
+            None
+        }
+    }
 }
 
 /// What containerd 2.0 and newer ask before anything else.

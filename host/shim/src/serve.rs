@@ -50,6 +50,8 @@ pub struct Assignment {
     pub events: String,
     /// The size of a pod's partition, in bytes.
     pub partition_bytes: u64,
+    /// The control group of all pods, if kubelet has made it.
+    pub cgroup_of_pods: Option<PathBuf>,
     /// What its VM is like.
     pub settings: Settings,
 }
@@ -62,6 +64,8 @@ impl Assignment {
         let mut arguments = vec![SERVE.into(), self.state.clone().into_os_string()];
         arguments.extend(texts);
         arguments.push(self.partition_bytes.to_string().into());
+        let pods = self.cgroup_of_pods.as_deref().unwrap_or(Path::new(""));
+        arguments.push(pods.as_os_str().to_owned());
         let settings = serde_json::to_string(&self.settings).expect("numbers can be written");
         arguments.push(settings.into());
         arguments
@@ -78,8 +82,8 @@ impl Assignment {
         let texts: Vec<String> = arguments
             .map(|argument| String::from_utf8(argument.into_vec()).map_err(|_| wrong()))
             .collect::<Result<_>>()?;
-        let [containerd, namespace, server, events, partition_bytes, settings] =
-            <[String; 6]>::try_from(texts).map_err(|_| wrong())?;
+        let [containerd, namespace, server, events, partition_bytes, pods, settings] =
+            <[String; 7]>::try_from(texts).map_err(|_| wrong())?;
         Ok(Self {
             state,
             containerd,
@@ -87,6 +91,7 @@ impl Assignment {
             server: ServerName::parse(&server).ok_or_else(wrong)?,
             events,
             partition_bytes: partition_bytes.parse().map_err(|_| wrong())?,
+            cgroup_of_pods: Some(pods).filter(|pods| !pods.is_empty()).map(PathBuf::from),
             settings: serde_json::from_str(&settings).map_err(|_| wrong())?,
         })
     }

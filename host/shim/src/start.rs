@@ -64,6 +64,7 @@ pub fn start(
                     server: server.clone(),
                     events: bootstrap.events.clone(),
                     partition_bytes: group.partition_bytes,
+                    cgroup_of_pods: pod.cgroup_of_pods.clone(),
                     settings,
                 };
                 spawn(program, &assignment, listener, &registry.log(server))

@@ -18,14 +18,8 @@ for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/p
 	mount --bind "$file" "/proc/sys/${setting%=*}"
 done
 
-# The control groups of this test are the top of what kubelet sees.
-hierarchies=$(cut -d: -f2 /proc/self/cgroup)
-mount -t tmpfs tmpfs /sys/fs/cgroup
-for controllers in $hierarchies; do
-	mkdir "/sys/fs/cgroup/${controllers#name=}"
-	[[ $controllers != name=* ]] || controllers=none,$controllers
-	mount -t cgroup -o "$controllers" cgroup "/sys/fs/cgroup/${controllers#none,name=}"
-done
+# shellcheck source-path=SCRIPTDIR source=cgroup-common.sh
+. "$here/cgroup-common.sh"
 
 # The node's own address, to which nothing is connected.
 ip link set lo up

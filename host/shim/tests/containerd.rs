@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         .file_name()
         .is_some_and(|name| name == "containerd-shim-squeezy-v2" || name == "squeezy-pod")
     {
-        return program::run(|_| Ok(Arc::new(Processes::default())));
+        return program::run(|_, _| Ok(Arc::new(Processes::default())));
     }
     let shim = env::current_exe().expect("this program has a path");
     runner::run("containerd", "containerd.sh", &shim)

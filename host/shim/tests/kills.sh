@@ -2,11 +2,19 @@
 # Makes and deletes COUNT pods, several at a time, while servers, QEMU and containerd are killed: nothing is left.
 # usage: host/shim/tests/kills.sh SHIM COUNT [SEED]
 set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
 if [ "${2-}" != inside ]; then
-	containerds=$("$(dirname "$0")/containerds.sh" debian)
+	if [ -z "${in_own_cgroups-}" ]; then
+		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
+	fi
+	containerds=$("$here/containerds.sh" debian)
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
-. "$(dirname "$0")/cri-common.sh"
+. "$here/cri-common.sh"
+# shellcheck source-path=SCRIPTDIR source=cgroup-common.sh
+. "$here/cgroup-common.sh"
+# As kubelet does.
+mkdir "$pods_group"
 
 count=$5 seed=${6:-$(date +%s)}
 workers=4 attempts=4
@@ -16,11 +24,12 @@ mkdir "$work/pods" "$work/done"
 pod() {
 	cat >"$work/pods/$1.json" <<JSON
 {"metadata": {"name": "$1", "namespace": "shop", "uid": "$1"}, "hostname": "$1", "annotations": {"dev.squeezy/vm": "$2"},
- "linux": {"resources": {"memory_limit_in_bytes": 134217728}}}
+ "linux": {"cgroup_parent": "/kubepods/burstable/pod$1", "resources": {"memory_limit_in_bytes": 134217728, "cpu_shares": 512}}}
 JSON
 }
 cat >"$work/pods/container.json" <<JSON
-{"metadata": {"name": "main"}, "image": {"image": "$image"}, "command": ["sh", "-c", "echo ready; exec sleep 100000"]}
+{"metadata": {"name": "main"}, "image": {"image": "$image"}, "command": ["sh", "-c", "echo ready; exec sleep 100000"],
+ "linux": {"resources": {"cpu_shares": 256}}}
 JSON
 # run_pod NAME VM: runs a pod with a container, or fails.
 run_pod() {
@@ -79,9 +88,17 @@ echo "a VM that nobody kills"
 run_pod keeper steady 2>"$work/said" || die "the first pod does not run"
 keeper=$(crictl pods --quiet)
 steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
+group=$(vm_groups)
+[[ ${group##*/} == "squeezy-$steady-"* ]] || die "its control group is ${group:-missing}: $(steady_log)"
+is_in "$group" "$(pgrep qemu-system)" || die "QEMU is not in its control group"
+has_shares "$group" 512 || die "it has $(cat "$group/cpu.shares") shares"
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
+has_shares "$group" 1024 || die "both have $(cat "$group/cpu.shares") shares"
 until_true 60 is_removed visitor
 until_true 30 back 1
+crictl update --cpu-share 1024 "$(crictl ps --quiet)" >/dev/null
+# 512, with 1024 for its container instead of 256.
+has_shares "$group" 1280 || die "with other shares of its container it has $(cat "$group/cpu.shares")"
 at_start=$(steady_log | plugged)
 [ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
@@ -133,9 +150,11 @@ before=$(steady_log | reclaims)
 until_true 60 is_removed visitor
 until_true 30 back $((before + 1))
 [ "$(steady_log | plugged)" = "$at_start" ] || die "its pods have $(steady_log | plugged) bytes instead of $at_start"
+has_shares "$group" 1280 || die "it has $(cat "$group/cpu.shares") shares"
 
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left
+no_vm_group_is_left || die "there are control groups: $(vm_groups)"
 [ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
 # A containerd that is killed while it makes a pod may forget the network namespace that it has made, but no device of
 # ours is in one.

@@ -93,6 +93,13 @@ said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Autho
 [[ $said == *system:serviceaccount:default:default* ]] || die "the token is of: $said"
 [ "$(status pod "$web" .spec.overhead.memory)" = 40Mi ] || die "the pod has no overhead"
 
+echo "its VM has a control group beside those of the pods, with their part of the processors"
+vm_group=$(vm_groups)
+[ -n "$vm_group" ] || die "it has none: $(log | grep 'control group')"
+is_in "$vm_group" "$(pgrep qemu-system)" || die "QEMU is not in it"
+# 120 thousandths of a processor.
+has_shares "$vm_group" 122 || die "it has $(cat "$vm_group/cpu.shares") shares"
+
 echo "kubectl logs, exec, cp and attach"
 [ "$(kubectl logs "$web" -c server)" = "$web serves" ] || die "logs: $(kubectl logs "$web" -c server)"
 [ "$(echo through | kubectl exec -i "$web" -c server -- cat)" = through ] || die "exec lost its input"
@@ -351,6 +358,9 @@ echo "	ready after $(since "$begin")"
 for name in $(pods); do
 	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
 done
+vm_group=$(vm_groups)
+# What was frozen before may still be on its way out.
+until_true 30 has_shares "$vm_group" $((5 * 122))
 
 echo "kubelet and containerd restart under them"
 ids() {
@@ -375,6 +385,9 @@ for name in $(pods); do
 	[ "$(of "$name" cat /cache/state)" = prepared ] || die "exec does not work in $name"
 done
 
+# kubelet removes groups of pods that it does not know.
+is_in "$vm_group" "$(pgrep qemu-system)" || die "their VM is not in its control group any more"
+
 echo "their memory is the host's when they are deleted"
 before=$(log | reclaims)
 begin=$EPOCHREALTIME
@@ -383,11 +396,13 @@ until_true 60 has_pods 1
 echo "	four are gone after $(since "$begin")"
 [ "$(log | reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(log | reclaims) - before)) pods is back"
 [ "$(least_plugged)" = "$alone" ] || die "the VM has $(least_plugged) bytes instead of $alone"
+until_true 30 has_shares "$vm_group" 122
 web=$(pods)
 kubectl logs -f "$web" -c server >"$work/last" &
 kubectl scale deployment web --replicas=0 >/dev/null
 until_true 60 has_pods 0
 until_true 30 no_vm_is_left
+no_vm_group_is_left || die "there are control groups: $(vm_groups)"
 grep -q "is told" "$work/last" || die "it was not told to end: $(cat "$work/last")"
 
 seed=${seed-$(date +%s)}
@@ -420,6 +435,7 @@ until_true 120 has_pods 0
 
 echo "nothing is left"
 until_true 60 no_vm_is_left
+no_vm_group_is_left || die "there are control groups: $(vm_groups)"
 # What a killed kubelet had mounted for pods is removed by the next one.
 are_as_before() {
 	mounts | cmp --silent - "$work/mounts"

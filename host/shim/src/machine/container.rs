@@ -156,7 +156,10 @@ impl Made {
             };
             booted.vm.agent()?.change_limits(&self.id, request).await?;
         }
-        limit(&mut lock(&self.spec), limits, most);
+        let mut spec = lock(&self.spec);
+        let before = spec.cpu_share_millis;
+        limit(&mut spec, limits, most);
+        self.pod.share_changes(before, spec.cpu_share_millis);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ mod volumes;
 
 use crate::{
     Id, Name,
+    cgroup::Cgroup,
     error::{Error, ErrorKind, Result},
     freezer::Use,
     layers::{Cache, Guest, Pool},
@@ -53,6 +54,8 @@ pub struct Machine {
     partition_bytes: u64,
     settings: Settings,
     layers: PathBuf,
+    /// The control group that its server is in, unless there is none of its own.
+    cgroup: Option<Arc<Cgroup>>,
     /// Whoever boots has it.
     booting: tokio::sync::Mutex<()>,
     booted: watch::Sender<Option<Arc<Booted>>>,
@@ -95,13 +98,15 @@ struct Running {
 }
 
 impl Machine {
-    /// The VM of this server, with images of layers in `layers` (usually [`LAYERS`]). It does not boot yet.
-    pub fn new(assignment: &Assignment, layers: &Path) -> Self {
+    /// The VM of this server, which is in that control group, with images of layers in `layers` (usually [`LAYERS`]). It
+    /// does not boot yet.
+    pub fn new(assignment: &Assignment, cgroup: Option<Arc<Cgroup>>, layers: &Path) -> Self {
         Self {
             name: assignment.server.as_str().to_owned(),
             partition_bytes: assignment.partition_bytes,
             settings: assignment.settings.clone(),
             layers: layers.to_owned(),
+            cgroup,
             booting: tokio::sync::Mutex::default(),
             booted: watch::channel(None).0,
             inside: Mutex::default(),
@@ -180,7 +185,8 @@ impl Machine {
         self.container(container)?.pod().begin_use().await
     }
 
-    /// The host's kernel judges the VM by what is promised to its pods, which are others than before.
+    /// The host's kernel judges the VM by what is promised to its pods, and gives it their part of the processors. These
+    /// are others than before, or have other promises.
     fn promises_have_changed(&self, booted: &Booted) {
         // Locked meanwhile, so that what is written last is what there is.
         let inside = self.inside();
@@ -189,6 +195,12 @@ impl Machine {
             tracing::warn!(
                 "the host would not end this VM in its turn if it had no memory: {error}"
             );
+        }
+        let cpu_shares: u64 = inside.pods.values().map(Pod::cpu_shares).sum();
+        if let Some(cgroup) = &self.cgroup
+            && let Err(error) = cgroup.weigh(cpu_shares)
+        {
+            tracing::warn!("the VM does not have its part of the host's processors: {error}");
         }
     }
 
@@ -208,7 +220,7 @@ impl Vm for Machine {
         Box::pin(async move {
             let booted = self.boot().await?;
             let (connection, traffic) = network::connect(&booted, pod).await?;
-            let mut made = Pod::new(pod.host_name.clone(), pod.memory_bytes, connection);
+            let mut made = Pod::new(pod, connection);
             if let (Some(freeze), Some(traffic)) = (&pod.freeze, traffic) {
                 made = made.frozen(&booted, id, freeze, traffic).await;
             }
@@ -369,7 +381,9 @@ impl Vm for Machine {
                 ));
             };
             let booted = self.booted()?;
-            container.update(&booted, limits).await
+            container.update(&booted, limits).await?;
+            self.promises_have_changed(&booted);
+            Ok(())
         })
     }
 

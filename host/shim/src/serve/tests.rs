@@ -20,10 +20,15 @@ fn a_server_reads_what_start_has_written() {
         server: ServerName::parse("0123456789abcdef-0").unwrap(),
         events: "/run/containerd/containerd.sock.ttrpc".to_owned(),
         partition_bytes: 256 << 20,
+        cgroup_of_pods: Some("kubepods.slice".into()),
         settings: Settings { idle_seconds: 7, ..Settings::default() },
     };
+    let without = Assignment { cgroup_of_pods: None, ..assignment.clone() };
+    for assignment in [without, assignment.clone()] {
+        let arguments = assignment.arguments();
+        assert_eq!(Assignment::parse(arguments[1..].iter().cloned()), Ok(assignment));
+    }
     let arguments = assignment.arguments();
-    assert_eq!(Assignment::parse(arguments[1..].iter().cloned()), Ok(assignment));
     for cut in 1..arguments.len() {
         assert!(Assignment::parse(arguments[1..cut].iter().cloned()).is_err());
     }
@@ -76,6 +81,7 @@ impl Running {
             server,
             events: path("nobody.sock").display().to_string(),
             partition_bytes: group.partition_bytes,
+            cgroup_of_pods: None,
             settings: Settings { idle_seconds, ..Settings::default() },
         };
         let vm = FakeVm::new();

@@ -101,6 +101,8 @@ impl Mount {
 #[serde(default)]
 pub(super) struct Linux {
     pub(super) resources: Resources,
+    #[serde(rename = "cgroupsPath")]
+    pub(super) cgroup: String,
     pub(super) namespaces: Vec<Namespace>,
     pub(super) devices: Vec<Device>,
     pub(super) sysctl: BTreeMap<String, String>,

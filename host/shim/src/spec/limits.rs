@@ -1,13 +1,14 @@
 //! The limits of a container: of its spec, and of an update.
 
 use super::document::Resources;
-use crate::error::{Error, Result};
+use crate::{
+    cgroup::SHARES,
+    error::{Error, Result},
+};
 use squeezy_protocol::InstanceSpec;
 
 /// The longest `LinuxResources` of an update, in bytes.
 const MAX_RESOURCES_BYTES: usize = 64 << 10;
-/// The shares of one processor.
-const SHARES: u64 = 1024;
 /// The period of a quota that says none, in microseconds: the kernel's.
 const PERIOD_US: u64 = 100_000;
 

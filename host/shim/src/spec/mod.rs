@@ -3,6 +3,7 @@
 //! What a container asks for and does not get is refused with a sentence that names it: a pod that runs without its
 //! volume is worse than one that does not run.
 
+mod cgroup;
 mod container;
 mod document;
 mod limits;

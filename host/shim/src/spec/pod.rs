@@ -1,8 +1,9 @@
 //! Pods.
 
-use super::{absolute, document::Document, refused};
+use super::{absolute, cgroup, document::Document, refused};
 use crate::{
     Id,
+    cgroup::MOST_SHARES,
     error::{Error, Result},
 };
 use squeezy_protocol::InstanceSpec;
@@ -13,6 +14,7 @@ const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 const NAME: &str = "io.kubernetes.cri.sandbox-name";
 const UID: &str = "io.kubernetes.cri.sandbox-uid";
 const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
+const POD_SHARES: &str = "io.kubernetes.cri.sandbox-cpu-shares";
 const VM: &str = "dev.squeezy/vm";
 const FREEZE_AFTER: &str = "dev.squeezy/freeze-after";
 const FROZEN_REQUEST: &str = "dev.squeezy/frozen-request";
@@ -26,6 +28,10 @@ const MIN_REQUEST_AFTER: Duration = Duration::from_secs(10);
 pub struct Pod {
     /// Its memory limit in bytes.
     pub memory_bytes: u64,
+    /// What it gets of the processors where they are short, in shares of 1024 for each; 0 if nothing is said.
+    pub cpu_shares: u64,
+    /// The control group of all pods, from where groups are mounted, if kubelet has made it.
+    pub cgroup_of_pods: Option<PathBuf>,
     /// The namespace of Kubernetes; empty without Kubernetes.
     pub kubernetes_namespace: String,
     /// The VM that it asks for within its namespace.
@@ -50,14 +56,15 @@ pub struct Freeze {
 /// The pod of a spec.
 pub(super) fn pod(document: &Document) -> Result<Pod> {
     let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
-    let of_pod = match annotation(POD_MEMORY) {
-        Some(text) => text
-            .parse::<i64>()
-            .map_err(|_| Error::invalid(format_args!("{POD_MEMORY} is no number")))?,
-        None => 0,
+    // What is 0 or negative is not set.
+    let number = |name: &str| match annotation(name) {
+        Some(text) => {
+            text.parse::<i64>().map_err(|_| Error::invalid(format_args!("{name} is no number")))
+        }
+        None => Ok(0),
     };
-    // Both count in bytes; neither is set where it is 0 or negative.
-    let memory_bytes = [Some(of_pod), document.linux.resources.memory.limit]
+    // Both count in bytes.
+    let memory_bytes = [Some(number(POD_MEMORY)?), document.linux.resources.memory.limit]
         .into_iter()
         .flatten()
         .find_map(|bytes| u64::try_from(bytes).ok().filter(|bytes| *bytes > 0))
@@ -67,6 +74,7 @@ pub(super) fn pod(document: &Document) -> Result<Pod> {
                  each container",
             )
         })?;
+    let cpu_shares = u64::try_from(number(POD_SHARES)?).unwrap_or(0).min(MOST_SHARES);
     let name = |annotated: &str| -> Result<String> {
         Ok(annotated
             .parse::<Id>()
@@ -77,6 +85,8 @@ pub(super) fn pod(document: &Document) -> Result<Pod> {
     let network = document.linux.namespaces.iter().find(|namespace| namespace.kind == "network");
     Ok(Pod {
         memory_bytes,
+        cpu_shares,
+        cgroup_of_pods: cgroup::of_pods(&document.linux.cgroup),
         kubernetes_namespace: match annotation(NAMESPACE) {
             Some(namespace) => namespace.parse::<Id>()?.to_string(),
             None => String::new(),

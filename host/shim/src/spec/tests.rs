@@ -47,12 +47,14 @@ fn pod() -> Value {
             "io.kubernetes.cri.sandbox-id": "5f",
             "io.kubernetes.cri.sandbox-namespace": "shop",
             "io.kubernetes.cri.sandbox-memory": "134217728",
+            "io.kubernetes.cri.sandbox-cpu-shares": "512",
             "dev.squeezy/vm": "front",
             "dev.squeezy/freeze-after": "30"
         },
         "mounts": [{"destination": "/dev/shm", "type": "bind", "source": "/run/containerd/shm"}],
         "hostname": "web",
         "linux": {
+            "cgroupsPath": "/kubepods/burstable/pod1/5f",
             "namespaces": [
                 {"type": "pid"}, {"type": "ipc"}, {"type": "network", "path": "/var/run/netns/cni-1"}
             ],
@@ -116,6 +118,8 @@ fn a_task_of_ctr_is_a_pod_and_its_container_in_one() {
     let spec = parse(&single()).unwrap();
     let pod = Pod {
         memory_bytes: 256 << 20,
+        cpu_shares: 0,
+        cgroup_of_pods: None,
         kubernetes_namespace: String::new(),
         vm: "default".to_owned(),
         network: None,
@@ -135,6 +139,8 @@ fn a_pod_of_kubernetes_is_described_by_its_annotations() {
     let spec = parse(&pod()).unwrap();
     let expected = Pod {
         memory_bytes: 128 << 20,
+        cpu_shares: 512,
+        cgroup_of_pods: Some("kubepods".into()),
         kubernetes_namespace: "shop".to_owned(),
         vm: "front".to_owned(),
         network: Some("/var/run/netns/cni-1".into()),
@@ -142,6 +148,22 @@ fn a_pod_of_kubernetes_is_described_by_its_annotations() {
         freeze: Some(Freeze { after: Duration::from_secs(30), requests_occupied: None }),
     };
     assert_eq!(spec, Spec::Pod(expected));
+}
+
+#[test]
+fn a_pod_has_the_shares_of_its_sandbox() {
+    let with = |text: &str| {
+        let mut document = pod();
+        document["annotations"]["io.kubernetes.cri.sandbox-cpu-shares"] = json!(text);
+        parse(&document)
+    };
+    for (text, shares) in [("2", 2), ("0", 0), ("-1", 0), ("9223372036854775807", 1 << 18)] {
+        let Ok(Spec::Pod(pod)) = with(text) else { panic!("{text} is refused") };
+        assert_eq!(pod.cpu_shares, shares, "{text}");
+    }
+    for text in ["", "many", "1.5"] {
+        assert!(with(text).unwrap_err().message.contains("sandbox-cpu-shares is no number"));
+    }
 }
 
 #[test]

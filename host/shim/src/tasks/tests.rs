@@ -81,6 +81,8 @@ fn name(text: &str) -> Name {
 fn pod() -> Pod {
     Pod {
         memory_bytes: 1 << 28,
+        cpu_shares: 0,
+        cgroup_of_pods: None,
         kubernetes_namespace: String::new(),
         vm: "default".to_owned(),
         network: None,

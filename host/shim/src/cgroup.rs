@@ -1,0 +1,233 @@
+//! The control group of a server, in which its VM is, too: beside those that kubelet has made for the pods, whose part of
+//! the processors it has.
+//!
+//! It is in none of a pod's: kubelet kills what is in there when the pod ends.
+
+use crate::registry::ServerName;
+use std::{
+    fmt, fs, io,
+    path::{Component, Path, PathBuf},
+    process,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How the name of each begins. kubelet removes groups beside those of its pods that have "pod" in their names.
+const PREFIX: &str = "squeezy-";
+/// The file that a process writes to in order to be in a group: with 0, itself and all of its threads.
+const PROCESSES: &str = "cgroup.procs";
+
+/// The shares of one processor.
+pub const SHARES: u64 = 1024;
+/// What a VM has at the least, in shares: its server has to answer containerd, and its kernel the server, whatever pods
+/// ask for.
+const LEAST_SHARES: u64 = SHARES / 10;
+/// The most that Linux has, in shares.
+pub const MOST_SHARES: u64 = 1 << 18;
+
+/// How often a group is made. Whoever looks for empty ones may remove it in the moment before it is entered.
+const ATTEMPTS: u32 = 3;
+/// How long a group may take to be empty when its processes have been told to end.
+const END_LIMIT: Duration = Duration::from_millis(500);
+/// How often that is looked at.
+const END_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The control group that this process is in.
+#[derive(Debug)]
+pub struct Cgroup {
+    /// The directory of the one of all pods.
+    pods: PathBuf,
+    name: String,
+    version: Version,
+    /// The directory of the one that it was in before, to which it can go back.
+    before: PathBuf,
+}
+
+/// Which interface a hierarchy has.
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    One,
+    Two,
+}
+
+/// A hierarchy of control groups that shares out processors, as it is mounted.
+struct Hierarchy {
+    version: Version,
+    /// The group that is mounted.
+    root: PathBuf,
+    mount: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes a group of this process's own in the one where kubelet has all pods, and enters it. It has the weight of one
+    /// processor.
+    ///
+    /// # Errors
+    /// It cannot be made or entered. Then there is none.
+    pub fn enter(pods: &Path, server: &ServerName) -> io::Result<Self> {
+        let (mounts, own) =
+            (fs::read_to_string("/proc/self/mountinfo")?, fs::read_to_string("/proc/self/cgroup")?);
+        // A server may have the name of one that is still about to end.
+        let name = format!("{}{}", prefix(server), process::id());
+        Self::enter_in(&mounts, &own, pods, name)
+    }
+
+    fn enter_in(mounts: &str, own: &str, pods: &Path, name: String) -> io::Result<Self> {
+        let hierarchy = Hierarchy::find(mounts, pods)?;
+        let (pods, before) = (hierarchy.mount.join(pods), hierarchy.group_of(own));
+        remove_empty(&pods);
+        let cgroup = Self { pods, name, version: hierarchy.version, before };
+        for _ in 1..ATTEMPTS {
+            if cgroup.make().is_ok() {
+                return Ok(cgroup);
+            }
+        }
+        cgroup.make().inspect_err(|_| drop(fs::remove_dir(cgroup.directory())))?;
+        Ok(cgroup)
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let directory = self.directory();
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(named(&directory, error));
+            }
+            _ => {}
+        }
+        self.weigh(SHARES)?;
+        write(&directory.join(PROCESSES), "0")
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> PathBuf {
+        self.pods.join(&self.name)
+    }
+
+    /// Gives it the part of the processors that so many shares ask for, of which one processor has [`SHARES`]; never
+    /// less than its server needs.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub fn weigh(&self, shares: u64) -> io::Result<()> {
+        let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
+        let (file, weight) = match self.version {
+            Version::One => ("cpu.shares", shares),
+            Version::Two => ("cpu.weight", weight(shares)),
+        };
+        write(&self.directory().join(file), &weight.to_string())
+    }
+
+    /// Leaves it, and removes it when nobody is in it any more, with those that were left by others.
+    ///
+    /// # Errors
+    /// There is still somebody, or it cannot be left. Another server removes it when it is empty.
+    pub fn leave(&self) -> io::Result<()> {
+        write(&self.before.join(PROCESSES), "0")?;
+        remove_left_in(&self.pods, |name| name == self.name)
+    }
+}
+
+/// Removes what a server that was killed has left in the group of all pods. Its VM may still be about to end, which is
+/// waited for.
+///
+/// # Errors
+/// There is somebody in it for longer, or it cannot be found out where it would be.
+pub fn remove_left(pods: &Path, server: &ServerName) -> io::Result<()> {
+    let hierarchy = Hierarchy::find(&fs::read_to_string("/proc/self/mountinfo")?, pods)?;
+    let prefix = prefix(server);
+    remove_left_in(&hierarchy.mount.join(pods), |name| name.starts_with(&prefix))
+}
+
+/// Removes empty groups of servers, and waits for those with these names.
+fn remove_left_in(pods: &Path, is_waited_for: impl Fn(&str) -> bool) -> io::Result<()> {
+    let limit = Instant::now() + END_LIMIT;
+    loop {
+        let others = remove_empty(pods);
+        let Some(name) = others.iter().find(|name| is_waited_for(name)) else { return Ok(()) };
+        if Instant::now() >= limit {
+            return Err(named(&pods.join(name), "somebody is still in it"));
+        }
+        sleep(END_INTERVAL);
+    }
+}
+
+/// Removes groups of servers in which nobody is, and returns the names of the others. The kernel removes none in which
+/// somebody is.
+fn remove_empty(pods: &Path) -> Vec<String> {
+    let entries = fs::read_dir(pods).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let ours = names.filter(|name| name.starts_with(PREFIX));
+    ours.filter(|name| fs::remove_dir(pods.join(name)).is_err()).collect()
+}
+
+fn prefix(server: &ServerName) -> String {
+    format!("{PREFIX}{}-", server.as_str())
+}
+
+/// The weight of version 2 for shares of version 1, as kubelet has it for its pods: both go from the least to the most.
+fn weight(shares: u64) -> u64 {
+    1 + shares.saturating_sub(2) * 9999 / (MOST_SHARES - 2)
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).map_err(|error| named(path, error))
+}
+
+fn named(path: &Path, error: impl fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: {error}", path.display()))
+}
+
+impl Hierarchy {
+    /// The one with this group, of those that are in a `/proc/PID/mountinfo`: of version 1 if that shares out processors
+    /// here. What was mounted last is what paths lead to.
+    fn find(mounts: &str, pods: &Path) -> io::Result<Self> {
+        let find = |version: Version| {
+            let mut mounted = mounts.lines().rev().filter_map(|line| Self::parse(line, version));
+            mounted.find(|hierarchy| hierarchy.mount.join(pods).is_dir())
+        };
+        find(Version::One).or_else(|| find(Version::Two)).ok_or_else(|| {
+            io::Error::other(format!(
+                "no control group for processors is called {}",
+                pods.display()
+            ))
+        })
+    }
+
+    fn parse(line: &str, version: Version) -> Option<Self> {
+        let (place, what) = line.split_once(" - ")?;
+        let mut place = place.split(' ').skip(3);
+        let (root, mount) = (place.next()?.into(), place.next()?.into());
+        let mut what = what.split(' ');
+        let (kind, options) = (what.next()?, what.nth(1)?);
+        let is_it = match version {
+            Version::One => kind == "cgroup" && has_processors(options),
+            Version::Two => kind == "cgroup2",
+        };
+        is_it.then_some(Self { version, root, mount })
+    }
+
+    /// The directory of the group that a process is in, of its `/proc/PID/cgroup`: the one that is mounted if that is
+    /// not below it.
+    fn group_of(&self, groups: &str) -> PathBuf {
+        let is_it = |controllers: &str| match self.version {
+            Version::One => has_processors(controllers),
+            Version::Two => controllers.is_empty(),
+        };
+        let group = groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            is_it(controllers).then_some(path)
+        });
+        let below = group.and_then(|path| Path::new(path).strip_prefix(&self.root).ok());
+        let is_plain =
+            |path: &&Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        below.filter(is_plain).map_or_else(|| self.mount.clone(), |path| self.mount.join(path))
+    }
+}
+
+/// Whether the controller of processors is one of these.
+fn has_processors(controllers: &str) -> bool {
+    controllers.split(',').any(|controller| controller == "cpu")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+# Control groups for tests; to be sourced in the namespaces of a test that own-cgroups.sh runs.
+# shellcheck shell=bash
+
+# Those of this test are the top of what its programs see.
+hierarchies=$(cut -d: -f2 /proc/self/cgroup)
+mount -t tmpfs tmpfs /sys/fs/cgroup
+for controllers in $hierarchies; do
+	mkdir "/sys/fs/cgroup/${controllers#name=}"
+	[[ $controllers != name=* ]] || controllers=none,$controllers
+	mount -t cgroup -o "$controllers" cgroup "/sys/fs/cgroup/${controllers#none,name=}"
+done
+
+# The one of all pods, for processors.
+pods_group=$(busybox awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { print $2 }' /proc/self/mounts | tail -n 1)/kubepods
+
+# vm_groups: the groups of VMs.
+vm_groups() {
+	find "$pods_group" -mindepth 1 -maxdepth 1 -name 'squeezy-*'
+}
+# has_shares GROUP SHARES: what a group has of the processors.
+has_shares() {
+	[ "$(cat "$1/cpu.shares")" = "$2" ]
+}
+# is_in GROUP PROCESS
+is_in() {
+	grep -qx "$2" "$1/cgroup.procs"
+}
+no_vm_group_is_left() {
+	[ -z "$(vm_groups)" ]
+}
