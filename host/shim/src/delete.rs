@@ -9,7 +9,7 @@ use crate::{
     flags::Task,
     found::{Found, runtime},
     owner,
-    registry::{Registry, ServerName},
+    registry::Registry,
     spec::{Pod, Spec},
     timestamp,
     vm::Signal,
@@ -45,6 +45,7 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
         let server = registry.server_of(&pod).ok();
         server.map(|server| Found::new(&registry, server)).transpose()?
     };
+    let mut ended = None;
     let is_gone = match &found {
         None => true,
         Some(found) => match found.remove(&task.id)? {
@@ -53,11 +54,7 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
             Answer::Removes => false,
             Answer::None if pod == task.id => {
                 found.end(&pod, registry)?;
-                if let Some(Spec::Pod(Pod { cgroup_of_pods: Some(pods), .. })) = &spec
-                    && let Err(error) = cgroup::remove_left(pods, &found.server)
-                {
-                    eprintln!("the control group of {}: {error}", found.server.as_str());
-                }
+                ended = Some(&found.server);
                 true
             }
             // Its pod goes, too, if containerd has lost that; the VM of others is not ended for a container.
@@ -69,6 +66,12 @@ pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     };
     if is_gone {
         registry()?.release(&task.id)?;
+    }
+    // Last, for it may take longer than containerd waits; the next server does it otherwise.
+    if let (Some(server), Some(Spec::Pod(Pod { cgroup_of_pods: Some(pods), .. }))) = (ended, &spec)
+        && let Err(error) = cgroup::remove_left(pods, server)
+    {
+        eprintln!("the control group of {}: {error}", server.as_str());
     }
     let response = DeleteResponse {
         exit_status: Signal::KILL.status().into(),

@@ -83,13 +83,14 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
     let failed =
         |error: &dyn std::fmt::Display| Error::failed(format_args!("cannot be a server: {error}"));
     log::to_file(&assignment.log()?).map_err(|error| failed(&error))?;
+    // Whoever finds it by its file may expect an answer soon, and this takes a moment.
+    let cgroup = own_cgroup(&assignment).map(Arc::new);
     // Its process is found by this while it is one.
     let _owned = owner::own(&assignment.owner()?).map_err(|error| failed(&error))?;
     // `start` passes the socket as standard input.
     let listener = UnixListener::from(
         io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?,
     );
-    let cgroup = own_cgroup(&assignment).map(Arc::new);
     let vm = make(&assignment, cgroup.clone())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(THREADS)

@@ -91,14 +91,14 @@ steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
 group=$(vm_groups)
 [[ ${group##*/} == "squeezy-$steady-"* ]] || die "its control group is ${group:-missing}: $(steady_log)"
 is_in "$group" "$(pgrep qemu-system)" || die "QEMU is not in its control group"
-has_shares "$group" 512 || die "it has $(cat "$group/cpu.shares") shares"
+has_shares "$group" 256 || die "it has $(cat "$group/cpu.shares") shares"
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
-has_shares "$group" 1024 || die "both have $(cat "$group/cpu.shares") shares"
+has_shares "$group" 512 || die "both have $(cat "$group/cpu.shares") shares"
 until_true 60 is_removed visitor
 until_true 30 back 1
 crictl update --cpu-share 1024 "$(crictl ps --quiet)" >/dev/null
-# 512, with 1024 for its container instead of 256.
-has_shares "$group" 1280 || die "with other shares of its container it has $(cat "$group/cpu.shares")"
+# 1024 for its container instead of 256.
+has_shares "$group" 1024 || die "with other shares of its container it has $(cat "$group/cpu.shares")"
 at_start=$(steady_log | plugged)
 [ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 
@@ -150,7 +150,7 @@ before=$(steady_log | reclaims)
 until_true 60 is_removed visitor
 until_true 30 back $((before + 1))
 [ "$(steady_log | plugged)" = "$at_start" ] || die "its pods have $(steady_log | plugged) bytes instead of $at_start"
-has_shares "$group" 1280 || die "it has $(cat "$group/cpu.shares") shares"
+has_shares "$group" 1024 || die "it has $(cat "$group/cpu.shares") shares"
 
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left

@@ -2,6 +2,7 @@
 
 use super::{Booted, pod::Pod, process, volumes::Volumes};
 use crate::{
+    cgroup::SHARES,
     error::{Error, Result},
     layers::Taken,
     spec::Limits,
@@ -135,6 +136,13 @@ impl Made {
         lock(&self.spec).private_limit_bytes
     }
 
+    /// What it requests of the processors, in shares of 1024 for each.
+    pub(super) fn cpu_shares(&self) -> u64 {
+        let millis = lock(&self.spec).cpu_share_millis.unwrap_or(0);
+        // As many as these thousandths have come from.
+        (u64::from(millis) * SHARES).div_ceil(1000)
+    }
+
     /// Changes its limits, or none of them: at once if it runs, and otherwise for its start, which is not under way.
     pub(super) async fn update(&self, booted: &Booted, limits: Limits) -> Result<()> {
         let most = booted.partition_bytes;
@@ -156,10 +164,7 @@ impl Made {
             };
             booted.vm.agent()?.change_limits(&self.id, request).await?;
         }
-        let mut spec = lock(&self.spec);
-        let before = spec.cpu_share_millis;
-        limit(&mut spec, limits, most);
-        self.pod.share_changes(before, spec.cpu_share_millis);
+        limit(&mut lock(&self.spec), limits, most);
         Ok(())
     }
 

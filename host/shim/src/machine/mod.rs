@@ -87,6 +87,19 @@ struct Inside {
     running: HashMap<Name, Running>,
 }
 
+impl Inside {
+    /// What a pod requests of the processors, in shares of 1024 for each: its containers together, which may have been
+    /// changed, and what its sandbox says while it has none.
+    fn shares_of(&self, pod: &Pod) -> u64 {
+        let mut containers =
+            self.containers.values().filter(|container| container.belongs_to(pod)).peekable();
+        match containers.peek() {
+            Some(_) => containers.map(|container| container.cpu_shares()).sum(),
+            None => pod.cpu_shares(),
+        }
+    }
+}
+
 /// A process that was started.
 struct Running {
     instance: InstanceId,
@@ -196,7 +209,7 @@ impl Machine {
                 "the host would not end this VM in its turn if it had no memory: {error}"
             );
         }
-        let cpu_shares: u64 = inside.pods.values().map(Pod::cpu_shares).sum();
+        let cpu_shares: u64 = inside.pods.values().map(|pod| inside.shares_of(pod)).sum();
         if let Some(cgroup) = &self.cgroup
             && let Err(error) = cgroup.weigh(cpu_shares)
         {
@@ -248,6 +261,7 @@ impl Vm for Machine {
             let made =
                 Made::new(&booted, self.number(), container, pod, self.partition_bytes).await?;
             self.inside().containers.insert(id.clone(), Arc::new(made));
+            self.promises_have_changed(&booted);
             Ok(())
         })
     }
@@ -266,10 +280,12 @@ impl Vm for Machine {
 
     fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
-            let (container, one) = (self.container(&name.task)?, self.one_process()?);
+            let container = self.container(&name.task)?;
             let (booted, spec) = (self.booted()?, container.added(self.number(), added));
             process::check_length(&spec)?;
+            // Who waits for this has no place that others could have.
             let one_use = self.begin_use(&name.task).await?;
+            let one = self.one_process()?;
             let agent = booted.vm.agent()?;
             let instance = process::start(agent, &spec).await?;
             let output = process::output(agent, &spec).await?;
@@ -345,8 +361,10 @@ impl Vm for Machine {
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let Ok(container) = self.container(id) else { return Ok(()) };
-            container.unmake(&self.booted()?).await;
+            let booted = self.booted()?;
+            container.unmake(&booted).await;
             self.inside().containers.remove(id);
+            self.promises_have_changed(&booted);
             Ok(())
         })
     }

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     Id,
-    cgroup::{MOST_SHARES, SHARES},
     error::{Error, ErrorKind, Result},
     freezer::{Freezer, Use},
     network::{Connection, Traffic},
@@ -29,10 +28,7 @@ use squeezy_vmm::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::task::{JoinHandle, JoinSet};
@@ -50,8 +46,8 @@ pub(super) struct Pod {
     host_name: Option<String>,
     /// Its limit, in bytes.
     memory_bytes: u64,
-    /// What it gets of the host's processors where they are short, in shares of 1024 for each.
-    cpu_shares: Arc<AtomicU64>,
+    /// What it requests of the host's processors, as its sandbox says, in shares of 1024 for each.
+    cpu_shares: u64,
     inside: Arc<tokio::sync::Mutex<Inside>>,
     /// If it is frozen when it has nothing to do.
     freezer: Option<Arc<Freezer<Idle>>>,
@@ -90,7 +86,7 @@ impl Pod {
         Self {
             host_name: spec.host_name.clone(),
             memory_bytes: spec.memory_bytes,
-            cpu_shares: Arc::new(spec.cpu_shares.into()),
+            cpu_shares: spec.cpu_shares,
             inside: Arc::new(tokio::sync::Mutex::new(inside)),
             freezer: None,
         }
@@ -142,16 +138,9 @@ impl Pod {
         self.memory_bytes
     }
 
-    /// What it gets of the host's processors where they are short, in shares of 1024 for each.
+    /// What it requests of the host's processors while it has no containers, in shares of 1024 for each.
     pub(super) fn cpu_shares(&self) -> u64 {
-        self.cpu_shares.load(Relaxed)
-    }
-
-    /// One of its containers gets so much of the processors where they are short, in thousandths of one, and no longer
-    /// what it got before.
-    pub(super) fn share_changes(&self, before: Option<u32>, now: Option<u32>) {
-        let change = |has| Some(changed(has, before, now));
-        let _ = self.cpu_shares.fetch_update(Relaxed, Relaxed, change);
+        self.cpu_shares
     }
 
     /// Its host name.
@@ -384,13 +373,6 @@ impl Inside {
     }
 }
 
-/// The shares of a pod that had these, when one of its containers gets so much of the processors, in thousandths of one,
-/// instead of what it got before.
-fn changed(shares: u64, before: Option<u32>, now: Option<u32>) -> u64 {
-    let of = |millis: Option<u32>| u64::from(millis.unwrap_or(0)) * SHARES / 1000;
-    (shares + of(now)).saturating_sub(of(before)).min(MOST_SHARES)
-}
-
 /// The spec of an instance that keeps the partition of a pod, with the limits of a container of this number.
 fn keeper(container: u64, spec: &InstanceSpec) -> InstanceSpec {
     let id = format!("keeper-{container}").parse().expect("it is an id");
@@ -427,26 +409,6 @@ async fn reclaim(booted: &Booted, slot: Slot) -> Option<Resize> {
         Err(error) => {
             tracing::error!("the memory of a pod is not back: {error}");
             None
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pod_has_the_shares_of_its_containers_after_these_have_changed() {
-        for (has, before, now, changed_to) in [
-            (512, Some(250), Some(1000), 512 - 256 + 1024),
-            (1280, Some(1000), Some(250), 512),
-            (0, None, Some(500), 512),
-            (512, Some(500), Some(500), 512),
-            // What was said of the pod is less than what was said of its container.
-            (2, Some(500), Some(10), 0),
-            (MOST_SHARES, None, Some(u32::MAX), MOST_SHARES),
-        ] {
-            assert_eq!(changed(has, before, now), changed_to, "{has}, {before:?}, {now:?}");
         }
     }
 }

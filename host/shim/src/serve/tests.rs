@@ -374,8 +374,12 @@ async fn a_server_whose_vm_has_ended_is_not_found_and_ends_with_its_last_task() 
     assert!(!running.is_found());
     // Another server takes the name; this one must leave it alone.
     let group = Group::of_namespace("", 128 << 20);
-    let place =
-        running.assignment.registry().unwrap().reserve(&"two".parse().unwrap(), &group, &[]).unwrap();
+    let place = running
+        .assignment
+        .registry()
+        .unwrap()
+        .reserve(&"two".parse().unwrap(), &group, &[])
+        .unwrap();
     assert!(matches!(place, Place::New(ref server, _) if *server == running.assignment.server));
     let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
     task.delete(limit(), &delete).await.unwrap();

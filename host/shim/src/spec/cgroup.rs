@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 /// The name of the group in which kubelet has all pods, whichever classes they are of.
 const PODS: &str = "kubepods";
 
-/// The group of all pods, from where groups are mounted, of the path of one that is for a sandbox: `SLICE:PREFIX:NAME`
+/// The group of all pods, the innermost one if kubelet is in a pod itself, from where groups are mounted, of the path of one that is for a sandbox: `SLICE:PREFIX:NAME`
 /// where systemd makes groups, else a path. `None` if kubelet has not made it.
 pub(super) fn of_pods(path: &str) -> Option<PathBuf> {
     match path.split_once(':') {
@@ -16,7 +16,7 @@ pub(super) fn of_pods(path: &str) -> Option<PathBuf> {
 
 /// A slice is in those whose names are what its own begins with, up to one of its hyphens.
 fn slice_of_pods(name: &str) -> Option<PathBuf> {
-    let mut path = PathBuf::new();
+    let (mut path, mut found) = (PathBuf::new(), None);
     let mut slice = String::new();
     for part in name.split('-') {
         if part.is_empty() || part.contains('/') {
@@ -28,22 +28,22 @@ fn slice_of_pods(name: &str) -> Option<PathBuf> {
         slice.push_str(part);
         path.push(format!("{slice}.slice"));
         if part == PODS {
-            return Some(path);
+            found = Some(path.clone());
         }
     }
-    None
+    found
 }
 
 fn path_of_pods(path: &Path) -> Option<PathBuf> {
-    let mut found = PathBuf::new();
+    let (mut walked, mut found) = (PathBuf::new(), None);
     for part in path.components() {
         let Component::Normal(name) = part else { return None };
-        found.push(name);
+        walked.push(name);
         if name == PODS {
-            return Some(found);
+            found = Some(walked.clone());
         }
     }
-    None
+    found
 }
 
 #[cfg(test)]
@@ -56,11 +56,12 @@ mod tests {
             ("/kubepods/burstable/pod1-2/5f", Some("kubepods")),
             ("/kubepods/pod1-2/5f", Some("kubepods")),
             ("/own/kubepods/besteffort/pod1-2/5f", Some("own/kubepods")),
-            ("kubepods-burstable-pod1_2.slice:cri-containerd:5f", Some("kubepods.slice")),
             (
-                "own-kubepods-pod1_2.slice:cri-containerd:5f",
-                Some("own.slice/own-kubepods.slice"),
+                "/kubepods/burstable/pod3/4e/kubepods/pod1-2/5f",
+                Some("kubepods/burstable/pod3/4e/kubepods"),
             ),
+            ("kubepods-burstable-pod1_2.slice:cri-containerd:5f", Some("kubepods.slice")),
+            ("own-kubepods-pod1_2.slice:cri-containerd:5f", Some("own.slice/own-kubepods.slice")),
             ("/k8s.io/5f", None),
             ("/default/one", None),
             ("/../kubepods/pod1/5f", None),
