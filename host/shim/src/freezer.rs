@@ -35,8 +35,9 @@ const STILL_PART: u32 = 20;
 /// former to the latter. What has no room for long is not asked for every second.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a use waits for what cannot be thawed at once: a node may have room in a moment.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a use waits for what cannot be thawed at once: a node may have room in a moment. Half as long as containerd
+/// waits for those who wait for this.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What can be frozen.
 pub trait Freezable: Send + Sync + 'static {
@@ -104,11 +105,12 @@ impl<F: Freezable> Freezer<F> {
     pub async fn begin_use(self: &Arc<Self>) -> Result<Use<F>> {
         let begun = self.keep();
         let thawed = self.thawed.notified();
-        if self.thaw_for_use().await.is_err() {
+        if let Err(error) = self.thaw_for_use().await {
             // Whoever watches it tries again meanwhile, however many wait for it.
             tokio::select! {
+                biased;
                 () = thawed => {}
-                () = sleep(PATIENCE) => self.thaw_for_use().await?,
+                () = sleep(PATIENCE) => return Err(error),
             }
         }
         Ok(begun)

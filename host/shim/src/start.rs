@@ -22,7 +22,7 @@ use std::{
 };
 
 /// How long a server may take to answer before a pod is sent to another one. One that is too busy for that costs a VM more.
-const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Finds or makes the server for a task. `program` is executed as the server, with a VM as the file `settings` says. Returns
 /// what to print.
