@@ -75,6 +75,7 @@ fn prepare() -> io::Result<()> {
     if unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
     }
-    fs::write("/proc/self/oom_score_adj", "0")?;
+    // Ending it would end all of them, and free nothing.
+    fs::write("/proc/self/oom_score_adj", "-999")?;
     privileges::drop_all()
 }
