@@ -27,7 +27,8 @@ impl MemoryGroup {
         let mut limit = "memory.limit_in_bytes";
         if !root.is_dir() {
             (root, limit) = (Path::new("/sys/fs/cgroup"), "memory.max");
-            fs::write(root.join("cgroup.subtree_control"), "+memory").expect("root, and control groups");
+            fs::write(root.join("cgroup.subtree_control"), "+memory")
+                .expect("root, and control groups");
         }
         let group = Self(root.join(format!("squeezy-test-{}", std::process::id())));
         fs::create_dir(&group.0).expect("root, and control groups");

@@ -137,7 +137,7 @@ fn changed_with(disk: &Disk, build: &Path, pages: usize) -> usize {
         }
     }
     let seen = all(&full);
-    if pages % 2 == 0 {
+    if pages.is_multiple_of(2) {
         full.stop();
     } else {
         full.signal("KILL");
