@@ -21,7 +21,7 @@ const PROCESSES: &str = "cgroup.procs";
 pub const SHARES: u64 = 1024;
 /// What a VM has at the least, in shares: its server has to answer containerd, and its kernel the server, whatever pods
 /// ask for.
-const LEAST_SHARES: u64 = SHARES / 10;
+const LEAST_SHARES: u64 = SHARES / 2;
 /// The most that Linux has, in shares.
 pub const MOST_SHARES: u64 = 1 << 18;
 

@@ -29,7 +29,7 @@ JSON
 }
 cat >"$work/pods/container.json" <<JSON
 {"metadata": {"name": "main"}, "image": {"image": "$image"}, "command": ["sh", "-c", "echo ready; exec sleep 100000"],
- "linux": {"resources": {"cpu_shares": 256}}}
+ "linux": {"resources": {"cpu_shares": 640}}}
 JSON
 # run_pod NAME VM: runs a pod with a container, or fails.
 run_pod() {
@@ -91,13 +91,13 @@ steady=$(basename "$(readlink -f /run/squeezy/shim/*/servers/*.sock)" .sock)
 group=$(vm_groups)
 [[ ${group##*/} == "squeezy-$steady-"* ]] || die "its control group is ${group:-missing}: $(steady_log)"
 is_in "$group" "$(pgrep qemu-system)" || die "QEMU is not in its control group"
-has_shares "$group" 256 || die "it has $(cat "$group/cpu.shares") shares"
+has_shares "$group" 640 || die "it has $(cat "$group/cpu.shares") shares"
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
-has_shares "$group" 512 || die "both have $(cat "$group/cpu.shares") shares"
+has_shares "$group" 1280 || die "both have $(cat "$group/cpu.shares") shares"
 until_true 60 is_removed visitor
 until_true 30 back 1
 crictl update --cpu-share 1024 "$(crictl ps --quiet)" >/dev/null
-# 1024 for its container instead of 256.
+# 1024 for its container instead of 640.
 has_shares "$group" 1024 || die "with other shares of its container it has $(cat "$group/cpu.shares")"
 at_start=$(steady_log | plugged)
 [ "${at_start:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"

@@ -66,7 +66,7 @@ fn a_server_of_version_1_is_in_a_group_beside_those_of_pods() {
     assert_eq!(host.text("cpu,cpuacct/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
     let shares = || host.text("cpu,cpuacct/kubepods/squeezy-ab-0-7/cpu.shares");
     assert_eq!(shares(), "1024");
-    for (asked, given) in [(0, "102"), (500, "500"), (u64::MAX, "262144")] {
+    for (asked, given) in [(0, "512"), (600, "600"), (u64::MAX, "262144")] {
         cgroup.weigh(asked).unwrap();
         assert_eq!(shares(), given);
     }
@@ -86,7 +86,7 @@ fn a_server_of_version_2_is_in_a_group_beside_those_of_pods() {
     let weight = || host.text("all/kubepods.slice/squeezy-ab-0-7/cpu.weight");
     assert_eq!(weight(), "39");
     // As kubelet has them for its pods.
-    for (asked, given) in [(0, "4"), (1024, "39"), (2048, "79"), (u64::MAX, "10000")] {
+    for (asked, given) in [(0, "20"), (1024, "39"), (2048, "79"), (u64::MAX, "10000")] {
         cgroup.weigh(asked).unwrap();
         assert_eq!(weight(), given);
     }
