@@ -21,9 +21,10 @@ use std::{
 const MOST_RESIDENT: u64 = 96 << 20;
 const RESIDENT_AFTER: u64 = 12 << 20;
 
-/// How many actions there can be, and the memory that a daemon at rest has then, its program included.
+/// How many actions there can be, and the memory of its own that a daemon at rest has then. With the 16 MiB of its file that a
+/// program built for release has in memory, that is 40 MiB; one that is built to be tested has twice as much of its file.
 const ACTIONS: usize = 1000;
-const MOST_WITH_ACTIONS: u64 = 40 << 20;
+const MOST_WITH_ACTIONS: u64 = 24 << 20;
 
 /// How long a well-behaved client may wait for a response.
 const WAIT: Duration = Duration::from_secs(5);
@@ -224,17 +225,17 @@ fn a_daemon_at_rest_with_all_actions_has_little_memory() {
         let (status, answer) = made.ask("PUT", &path, Some(image));
         assert_eq!(status, 200, "{answer}");
     }
-    comes_down_to(&made, "VmRSS:", MOST_WITH_ACTIONS);
-    let before = status(&made, "VmRSS:");
+    comes_down_to(&made, "RssAnon:", MOST_WITH_ACTIONS);
+    let before = resident(&made);
     made.stop();
     let again = start();
     let (_, count) = again.ask("GET", "/namespaces/_/actions?count=true", None);
     assert_eq!(count, json!({ "actions": ACTIONS }));
-    comes_down_to(&again, "VmRSS:", MOST_WITH_ACTIONS);
+    comes_down_to(&again, "RssAnon:", MOST_WITH_ACTIONS);
     println!(
-        "{ACTIONS} actions: {} MiB resident, {} after a restart, {} of them its own",
+        "{ACTIONS} actions: {} MiB of its own, {} after a restart, when {} are resident with its file",
         before >> 20,
-        status(&again, "VmRSS:") >> 20,
-        resident(&again) >> 20
+        resident(&again) >> 20,
+        status(&again, "VmRSS:") >> 20
     );
 }
