@@ -9,11 +9,14 @@ use std::{
 };
 
 /// Networks that no guest may reach, whatever its rules say: this network, loopback, link-local, those for tests of
-/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included.
-const NEVER: [Ipv4Net; 6] = [
+/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included. What two clouds
+/// tell their machines is at addresses that look public, Azure's in the one that is not reserved.
+const NEVER: [Ipv4Net; 8] = [
     network([0, 0, 0, 0], 8),
     network([127, 0, 0, 0], 8),
     network([169, 254, 0, 0], 16),
+    network([168, 63, 129, 16], 32),
+    network([192, 0, 0, 0], 24),
     network([198, 18, 0, 0], 15),
     network([224, 0, 0, 0], 4),
     network([240, 0, 0, 0], 4),

@@ -193,10 +193,12 @@ async fn read(
     limits: BodyLimits,
     more: impl FnOnce(&[u8]) -> usize,
 ) -> Result<(Vec<u8>, Option<Held>), ApiError> {
-    if let Some(place) = place {
-        place.waits();
-    }
-    let (body, mut held) = collect(part, body, limits).await?;
+    let waits = || {
+        if let Some(place) = place {
+            place.waits();
+        }
+    };
+    let (body, mut held) = collect(part, body, limits, waits).await?;
     if let Some(place) = place {
         place.works();
     }
@@ -233,12 +235,14 @@ fn more_for_values(body: &[u8]) -> usize {
     2 * value.saturating_sub(of_strings)
 }
 
-/// Reads a body of at most `most` bytes into memory that was reserved before. Somewhat more than the limit is read too, for
+/// Reads a body of at most `most` bytes into memory that was reserved before; says when it begins to wait for the client.
+/// Somewhat more than the limit is read too, for
 /// clients that only read the response after sending everything.
 async fn collect(
     part: &Part,
     mut body: Body,
     limits: BodyLimits,
+    waits: impl FnOnce(),
 ) -> Result<(Vec<u8>, Option<Held>), ApiError> {
     let BodyLimits { most, head_bytes, copies } = limits;
     if body.is_end_stream() {
@@ -251,6 +255,7 @@ async fn collect(
     // A body that is too large is read but not stored.
     let room = if expected > most { 0 } else { expected };
     let mut held = reserve(part, room, limits).await?;
+    waits();
     let begin = Instant::now();
     let (mut whole, mut length) = (Vec::with_capacity(room), 0);
     loop {
@@ -258,7 +263,9 @@ async fn collect(
         let took = begin.elapsed();
         let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
         let is_too_slow = is_slow && took > LEAST_RATE_AFTER && held.is_wanted();
-        if is_too_slow || took > BODY_LIMIT {
+        // Whoever has the turn of all leaves it in time for those who wait for it.
+        let limit = if held.is_turn_wanted() { BODY_LIMIT / 3 } else { BODY_LIMIT };
+        if is_too_slow || took > limit {
             return Err(ApiError::too_slow());
         }
         let frame = match frame {
@@ -360,10 +367,10 @@ mod tests {
     async fn a_body_is_read_wholly_or_refused() {
         let part = Bodies::new(64 << 20).part(Payer::alone());
         let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let (whole, held) = collect(&part, body(MAX_BODY_BYTES), SMALL_BODY).await.unwrap();
+        let (whole, held) = collect(&part, body(MAX_BODY_BYTES), SMALL_BODY, || {}).await.unwrap();
         assert!(whole.len() == MAX_BODY_BYTES && held.is_some());
         for bytes in [MAX_BODY_BYTES + 1, MOST_READ_BYTES + 1] {
-            let refused = collect(&part, body(bytes), SMALL_BODY).await.err().unwrap();
+            let refused = collect(&part, body(bytes), SMALL_BODY, || {}).await.err().unwrap();
             assert_eq!(refused.into_response().status(), 413);
         }
     }
@@ -373,10 +380,10 @@ mod tests {
         let part = Bodies::new(64 << 20).part(Payer::named("acme"));
         let body = |bytes| Body::from(vec![b'x'; bytes]);
         let limits = BodyLimits { most: MAX_CODE_BODY_BYTES, ..SMALL_BODY };
-        let (whole, held) = collect(&part, body(MAX_CODE_BODY_BYTES), limits).await.unwrap();
+        let (whole, held) = collect(&part, body(MAX_CODE_BODY_BYTES), limits, || {}).await.unwrap();
         assert!(whole.len() == MAX_CODE_BODY_BYTES && held.is_some());
         drop(held);
-        let refused = collect(&part, body(MAX_CODE_BODY_BYTES + 1), limits).await;
+        let refused = collect(&part, body(MAX_CODE_BODY_BYTES + 1), limits, || {}).await;
         assert_eq!(refused.err().unwrap().into_response().status(), 413);
 
         let code = |code: &str| json!({ "exec": { "code": code } }).to_string();
@@ -391,13 +398,14 @@ mod tests {
     async fn who_is_slow_goes_when_others_wait_for_memory() {
         let part = Bodies::new(24 << 20).part(Payer::alone());
         let begin = Instant::now();
-        let (first, second) = tokio::join!(collect(&part, Body::new(Endless), SMALL_BODY), async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            let taken = part.take_for_request(6 << 20).await;
-            drop(taken.unwrap());
-            let second = collect(&part, Body::new(Endless), SMALL_BODY);
-            tokio::time::timeout(Duration::from_secs(3), second).await
-        });
+        let (first, second) =
+            tokio::join!(collect(&part, Body::new(Endless), SMALL_BODY, || {}), async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let taken = part.take_for_request(6 << 20).await;
+                drop(taken.unwrap());
+                let second = collect(&part, Body::new(Endless), SMALL_BODY, || {});
+                tokio::time::timeout(Duration::from_secs(3), second).await
+            });
         assert_eq!(first.err().unwrap().into_response().status(), 408);
         assert!(begin.elapsed() < Duration::from_secs(8));
         // Now nobody waits for memory.

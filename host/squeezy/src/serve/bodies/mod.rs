@@ -86,7 +86,12 @@ impl From<HeldUnits> for Held {
 impl Held {
     /// Whether somebody waits who would not if this were released, or not as long.
     pub fn is_wanted(&self) -> bool {
-        self.units.is_wanted() || self.turn().as_ref().is_some_and(Turn::is_wanted)
+        self.units.is_wanted() || self.is_turn_wanted()
+    }
+
+    /// Whether somebody waits for the turn for much code, which this has.
+    pub fn is_turn_wanted(&self) -> bool {
+        self.turn().as_ref().is_some_and(Turn::is_wanted)
     }
 
     /// The turn for much code, which ends when what is returned is dropped.

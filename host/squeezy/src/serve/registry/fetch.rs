@@ -46,6 +46,8 @@ pub struct Access<'a> {
     pub entry: &'a RegistryEntry,
     /// Whether there is a file with credentials.
     pub has_credentials: bool,
+    /// Whether it is for the operator's namespace.
+    pub is_guest: bool,
 }
 
 #[derive(Deserialize)]
@@ -167,7 +169,7 @@ async fn skopeo(
     let files = there.map(|file| (PathBuf::from(file), file)).chain(ca_file).collect();
     let sandbox = Sandbox { work, files, most_file_bytes };
     // What is encrypted is a little longer, and skopeo may begin again once.
-    let proxy = Proxy::new(access.entry, most_file_bytes.saturating_mul(2))?;
+    let proxy = Proxy::new(access.entry, access.is_guest, most_file_bytes.saturating_mul(2))?;
     let said = proxy.run(&sandbox, arguments, most).await;
     said.map_err(|error| PullError::of_tool(error, |said| reason(image, &said, proxy.noted())))
 }

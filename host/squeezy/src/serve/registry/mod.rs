@@ -283,8 +283,9 @@ impl Registry {
             None => {
                 let _turn = self.turns.to_ask(namespace).await;
                 is_there(asker)?;
-                let directory = self.work.directory(namespace.is_guest())?;
-                let asked = resolve(&directory, &config, reference, &credentials).await;
+                let is_guest = namespace.is_guest();
+                let directory = self.work.directory(is_guest)?;
+                let asked = resolve(&directory, &config, reference, &credentials, is_guest).await;
                 directory.remove().await;
                 asked?
             }
@@ -436,7 +437,8 @@ impl Registry {
         };
         let entry = config.registry(reference).map_err(PullError::Refused)?;
         let has_credentials = give(directory, credentials)?;
-        let access = Access { entry: &entry, has_credentials };
+        let is_guest = wanted.terms.is_guest;
+        let access = Access { entry: &entry, has_credentials, is_guest };
         let say = |progress: Progress| *lock(&running.progress) = progress;
         let found = fetch::find(directory.path(), &access, reference, digest).await?;
         // Before anything is fetched; the space is taken as the bytes arrive.
@@ -453,8 +455,13 @@ impl Registry {
             say(Progress { step, bytes, of: bytes });
         });
         disk::watched(directory, converted).await?;
+        let made = directory.size_of(IMAGE);
+        // What is small when it is packed need not be so when it is unpacked.
+        if let Some(allowed) = wanted.terms.most_bytes.filter(|&allowed| made > allowed) {
+            return Err(PullError::OverQuota(OverQuota::Images { bytes: made, allowed }));
+        }
         // From here on it is one of the images that are kept.
-        directory.space().leave(directory.size_of(IMAGE));
+        directory.space().leave(made);
         let (pinned, image) = self.images.take_in_made(directory.path()).await?;
         Ok(Pulled { digest: digest.clone(), pinned, image })
     }
@@ -470,10 +477,12 @@ async fn resolve(
     config: &Config,
     reference: &Reference,
     credentials: &Credentials,
+    is_guest: bool,
 ) -> Result<Digest, PullError> {
     let entry = config.registry(reference).map_err(PullError::Refused)?;
     let has_credentials = give(directory, credentials)?;
-    fetch::resolve(directory.path(), &Access { entry: &entry, has_credentials }, reference).await
+    let access = Access { entry: &entry, has_credentials, is_guest };
+    fetch::resolve(directory.path(), &access, reference).await
 }
 
 /// Puts a registry's credentials where skopeo finds them; whether there are any.

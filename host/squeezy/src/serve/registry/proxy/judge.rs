@@ -3,7 +3,7 @@
 use super::{Failure, target::Target};
 use crate::serve::config::RegistryEntry;
 use squeezy_vmm::network::{Refusal, Rules, is_own};
-use std::net::{IpAddr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// How many addresses of a name are looked at.
 const MOST_ADDRESSES: usize = 16;
@@ -58,10 +58,16 @@ impl Judge {
         addresses: impl IntoIterator<Item = SocketAddr>,
     ) -> Result<Vec<SocketAddr>, Failure> {
         let (mut permitted, mut refused) = (Vec::new(), None);
+        let canonical =
+            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let mut addresses: Vec<_> = addresses.into_iter().map(canonical).collect();
+        // Those of IPv4 first, which more networks lead to.
+        addresses.sort_by_key(|address| !address.is_ipv4());
         for address in addresses.into_iter().take(MOST_ADDRESSES) {
-            let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+            let is_listed = self.listed.contains(target)
+                && (target.address().is_some() || !is_of_the_link(address.ip()));
             match judge(address) {
-                Err(what) if !self.listed.contains(target) => {
+                Err(what) if !is_listed => {
                     refused = refused.or(Some((address.ip(), what)));
                 }
                 _ => permitted.push(address),
@@ -92,6 +98,21 @@ impl Judge {
                 Failure::refused(PRIVATE, format!("it leads to {target}, an address in disguise")),
             ),
             None => Ok(()),
+        }
+    }
+}
+
+/// Whether it is where clouds tell machines their secrets, among others: no registry's name leads there, whoever may change
+/// what it means. The operator can list such an address itself.
+fn is_of_the_link(ip: IpAddr) -> bool {
+    /// Of Amazon's service for IPv6.
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    match ip {
+        IpAddr::V4(ip) => {
+            ip.is_link_local() || ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0
+        }
+        IpAddr::V6(ip) => {
+            ip.is_unicast_link_local() || ip.is_multicast() || ip.is_unspecified() || ip == METADATA
         }
     }
 }
@@ -165,6 +186,8 @@ mod tests {
         assert_eq!(of(&["::ffff:1.1.1.1"]), ["1.1.1.1"]);
         let many = vec!["10.0.0.1"; MOST_ADDRESSES];
         assert!(of(&[&many[..], &public].concat()).is_empty());
+        // Those of IPv6 are in nobody's way.
+        assert_eq!(of(&[&["2606:4700::1"; 20][..], &public].concat()), public);
         assert!(of(&[]).is_empty());
     }
 
@@ -173,6 +196,8 @@ mod tests {
         let judge =
             judge("{ host = 'R.example', private_hosts = ['tokens.example:8443', '[fd00::1]'] }");
         let private = ["10.0.0.1", "::1"];
+        let secret = ["169.254.169.254", "fd00:ec2::254", "fe80::1", "0.0.0.0"];
+        assert!(permitted(&judge, "r.example", &secret).is_empty());
         for listed in ["r.example", "r.example:443", "tokens.example:8443", "[fd00::1]:443"] {
             assert_eq!(permitted(&judge, listed, &private), private, "{listed}");
         }

@@ -5,6 +5,7 @@
 //! judged, so that no registry can send a pull to what only the daemon's machine reaches. See ADR 0061.
 
 mod judge;
+mod lookup;
 mod operator;
 mod request;
 mod target;
@@ -31,7 +32,7 @@ use std::{
 use target::Target;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, TcpStream, lookup_host},
+    net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
     time::{sleep, timeout},
@@ -43,8 +44,11 @@ const ADDRESS: &str = "127.255.255.254:3128";
 /// How much is passed on at a time, in bytes.
 const PART_BYTES: usize = 32 << 10;
 
-/// How many names of one pull are looked up at a time: each takes a thread until the name servers have answered.
+/// How many names of one pull are looked up at a time.
 const MOST_LOOKUPS: usize = 4;
+/// When the next address of a host is tried beside those that have not answered yet: many have one of IPv6 first, which
+/// nobody answers.
+const NEXT_ADDRESS: Duration = Duration::from_millis(300);
 
 /// How long it waits when no connection can be accepted.
 const RETRY: Duration = Duration::from_millis(100);
@@ -86,6 +90,7 @@ struct Shared {
     bytes: AtomicU64,
     connections: Arc<Semaphore>,
     lookups: Semaphore,
+    is_guest: bool,
     noted: Mutex<Option<Noted>>,
 }
 
@@ -129,16 +134,23 @@ struct Server {
 }
 
 impl Proxy {
-    /// For one run of skopeo with this registry, of which so many bytes may be passed on.
-    pub fn new(entry: &RegistryEntry, most_bytes: u64) -> Result<Self, PullError> {
+    /// For one run of skopeo with this registry, for the operator's namespace or another, of which so many bytes may be
+    /// passed on.
+    pub fn new(entry: &RegistryEntry, is_guest: bool, most_bytes: u64) -> Result<Self, PullError> {
         let operators = OperatorsProxies::in_environment(|name| std::env::var(name).ok());
         let operators = operators.map_err(|problem| {
             PullError::Internal(format!("images cannot be pulled here: {problem}"))
         })?;
-        Ok(Self::with(Judge::new(entry), operators, BOUNDS, most_bytes))
+        Ok(Self::with(Judge::new(entry), operators, is_guest, BOUNDS, most_bytes))
     }
 
-    fn with(judge: Judge, operators: OperatorsProxies, bounds: Bounds, most_bytes: u64) -> Self {
+    fn with(
+        judge: Judge,
+        operators: OperatorsProxies,
+        is_guest: bool,
+        bounds: Bounds,
+        most_bytes: u64,
+    ) -> Self {
         Self(Arc::new(Shared {
             judge,
             operators,
@@ -147,6 +159,7 @@ impl Proxy {
             most_bytes,
             bytes: AtomicU64::new(0),
             lookups: Semaphore::new(MOST_LOOKUPS),
+            is_guest,
             noted: Mutex::default(),
         }))
     }
@@ -160,10 +173,14 @@ impl Proxy {
         most: usize,
     ) -> Result<Vec<u8>, ToolError> {
         // Programs in Go ask no proxy for what is on the loopback interface, so there it is itself.
-        let doors: Vec<Target> = self.0.judge.on_loopback().cloned().collect();
-        let at = |door: &Target| door.to_string().replace("localhost", "127.0.0.1");
-        let addresses: Vec<String> =
-            iter::once(ADDRESS.to_owned()).chain(doors.iter().map(at)).collect();
+        let (mut addresses, mut doors) = (vec![ADDRESS.to_owned()], Vec::new());
+        for door in self.0.judge.on_loopback() {
+            let address = door.to_string().replace("localhost", "127.0.0.1");
+            if !addresses.contains(&address) {
+                addresses.push(address);
+                doors.push(door.clone());
+            }
+        }
         let started = sandbox.command_with_listeners(&addresses, program);
         let (mut command, listeners) = started.map_err(ToolError::Missing)?;
         for name in ["HTTP_PROXY", "HTTPS_PROXY"] {
@@ -296,12 +313,11 @@ impl Shared {
         let failed = |error: io::Error| Failure::unreachable(format!("{target}: {error}"));
         let looking_up = async {
             let _turn = self.lookups.acquire().await;
-            io::Result::Ok(lookup_host((&*target.host, target.port)).await?.collect::<Vec<_>>())
+            lookup::addresses(target, self.is_guest).await
         };
         let addresses = self.soon(looking_up).await.map_err(failed)?;
         let permitted = self.judge.permitted(target, addresses)?;
-        let each = self.bounds.connect / permitted.len() as u32;
-        let stream = first_of(&permitted, each).await.map_err(failed)?;
+        let stream = self.soon(first_of(permitted)).await.map_err(failed)?;
         Ok(Server { stream, arrived: Vec::new() })
     }
 
@@ -377,17 +393,26 @@ fn by_proxy(target: &Target, error: &io::Error) -> Failure {
     Failure::unreachable(format!("{target}, by the proxy in the daemon's environment: {error}"))
 }
 
-/// Connects to the first of these addresses that can be connected to, each of which has this long.
-async fn first_of(addresses: &[SocketAddr], each: Duration) -> io::Result<TcpStream> {
+/// Connects to the first of these addresses that answers.
+async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut addresses = addresses.into_iter();
+    let mut trying = JoinSet::new();
     let mut last: io::Error = io::ErrorKind::AddrNotAvailable.into();
-    for address in addresses {
-        match timeout(each, TcpStream::connect(*address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = io::ErrorKind::TimedOut.into(),
+    loop {
+        if let Some(address) = addresses.next() {
+            trying.spawn(TcpStream::connect(address));
+        } else if trying.is_empty() {
+            return Err(last);
+        }
+        tokio::select! {
+            Some(tried) = trying.join_next() => match tried {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = error,
+                Err(error) => last = io::Error::other(error),
+            },
+            () = sleep(NEXT_ADDRESS), if addresses.len() > 0 => {}
         }
     }
-    Err(last)
 }
 
 /// Waits until nothing has moved for this long, and no longer than twice as long.

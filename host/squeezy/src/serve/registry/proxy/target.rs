@@ -23,6 +23,8 @@ impl Target {
     pub fn parse(text: &str, port: Option<u16>) -> Option<Self> {
         let (host, given) = split_port(text);
         let port = match given {
+            // A sign would be taken for nothing.
+            Some(given) if given.starts_with('+') => return None,
             Some(given) => given.parse().ok()?,
             None => port?,
         };

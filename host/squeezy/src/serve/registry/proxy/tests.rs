@@ -25,7 +25,7 @@ impl Running {
         bounds: Bounds,
         most_bytes: u64,
     ) -> Self {
-        let proxy = Proxy::with(Judge::new(&entry(text)), operators, bounds, most_bytes);
+        let proxy = Proxy::with(Judge::new(&entry(text)), operators, false, bounds, most_bytes);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut accepting = JoinSet::new();
