@@ -215,6 +215,9 @@ pub struct InstanceSpec {
     /// They are memory of its own. Half of the machine's when absent.
     #[serde(default)]
     pub files_limit_bytes: Option<u64>,
+    /// Whether that can change while it runs, for which the agent keeps its files until it has ended.
+    #[serde(default)]
+    pub files_limit_changes: bool,
     /// The NUMA node its memory comes from, as far as it can be moved; the rest, such as page
     /// tables, comes from node 0. All nodes when absent.
     /// Only for comparing with a kernel that has one node an instance instead of partitions.
@@ -316,6 +319,7 @@ impl InstanceSpec {
             company_memory_limit_bytes: None,
             private_limit_bytes: None,
             files_limit_bytes: None,
+            files_limit_changes: false,
             memory_node: None,
             cpu_share_millis: None,
             cpu_limit_millis: None,
@@ -382,6 +386,10 @@ pub struct LimitsRequest {
     /// The most private memory, in bytes; [`u64::MAX`] for no limit but the partition. Refused if it has more.
     #[serde(default)]
     pub private_limit_bytes: Option<u64>,
+    /// The most that its files may hold, in bytes. Refused if they hold more, and without
+    /// [`InstanceSpec::files_limit_changes`].
+    #[serde(default)]
+    pub files_limit_bytes: Option<u64>,
     /// What it gets of the processors where they are short, in thousandths of one.
     #[serde(default)]
     pub cpu_share_millis: Option<u32>,

@@ -10,6 +10,7 @@ pub mod body;
 pub mod cgroup;
 pub mod clock;
 pub mod error;
+pub mod file_system;
 pub mod init;
 pub mod instance;
 pub mod layers;

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cgroup::Cgroup,
     error::ApiError,
+    file_system::FileSystem,
     init, network,
     sandbox::{Plan, Report},
     sysfs,
@@ -168,6 +169,7 @@ async fn begin_sandbox(
         // What only keeps things for others is process 1 itself.
         (None, None) => None,
     };
+    let file_system = spec.files_limit_changes.then(|| FileSystem::create(spec)).transpose()?;
     let files = Files {
         input: streams.reader.as_fd(),
         output: streams.writers.output(),
@@ -175,11 +177,13 @@ async fn begin_sandbox(
         plan: plan.as_fd(),
         report: report.as_fd(),
         network: sources.network.as_ref().map(AsFd::as_fd),
+        file_system: file_system.as_ref().map(AsFd::as_fd),
     };
     let process = start_sandbox(cgroup.as_fd(), namespace, &files, companion)?;
     let exited = reaper.end_of(process.id());
     entry.start.set(Start { pid: process.id(), ..Start::default() });
     let _ = entry.process.set(process);
+    *entry.file_system.borrow_mut() = file_system;
     Ok((exited, reports))
 }
 

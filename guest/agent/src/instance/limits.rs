@@ -1,4 +1,4 @@
-//! Limits that change while an instance runs, and the one that no cgroup has: that of private memory.
+//! Limits that change while an instance runs, and the one that the kernel does not keep: that of private memory.
 //!
 //! Private memory is in a partition and charged to nobody (docs/adr/0057), so the agent looks how much an instance has:
 //! the sooner, the less is missing to its limit. What it may have beyond for a moment is still within its partition.
@@ -11,7 +11,7 @@ use super::{
 use crate::{console, error::ApiError, memory::online_processors, processes};
 use rustix::time::{ClockId, clock_gettime};
 use squeezy_protocol::{ErrorCode, LimitsRequest};
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// What a look at an instance has shown.
 struct Look {
@@ -34,6 +34,10 @@ impl Entry {
                 return Err(ApiError::new(ErrorCode::Unavailable, message));
             }
         }
+        // Before the rest, which is never refused.
+        if let Some(bytes) = limits.files_limit_bytes {
+            self.limit_files(bytes).await?;
+        }
         cgroup.change_processors(limits.cpu_share_millis, limits.cpu_limit_millis).map_err(
             |error| ApiError::internal(&format!("limiting instance {}", self.id), error),
         )?;
@@ -41,6 +45,20 @@ impl Entry {
             self.private_limit.send_replace(private_limit);
         }
         Ok(())
+    }
+
+    /// Changes what its files may hold, unless they hold more.
+    async fn limit_files(&self, bytes: u64) -> Result<(), ApiError> {
+        let file_system = self.file_system.borrow().clone().ok_or_else(|| {
+            let why = "it was started without files_limit_changes, or has ended";
+            ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id))
+        })?;
+        file_system.limit(bytes).await.map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull => {
+                ApiError::new(ErrorCode::Unavailable, format!("{}: {error}", self.id))
+            }
+            _ => ApiError::internal(&format!("limiting the files of instance {}", self.id), error),
+        })
     }
 
     /// Looks after its limit of private memory until it has exceeded it, and kills it then.

@@ -16,8 +16,8 @@ mod terminal;
 mod validate;
 
 use crate::{
-    cgroup::Cgroup, console, error::ApiError, layers::Layers, networks::Networks, processes,
-    volumes::Volumes,
+    cgroup::Cgroup, console, error::ApiError, file_system::FileSystem, layers::Layers,
+    networks::Networks, processes, volumes::Volumes,
 };
 use companion::Companion;
 use input::{Input, Writer};
@@ -105,6 +105,8 @@ pub struct Entry {
     input: OnceCell<Input>,
     output: OnceCell<Output>,
     terminal: OnceCell<Rc<Terminal>>,
+    /// What has its files, while it runs, if their limit can change.
+    file_system: RefCell<Option<FileSystem>>,
     /// Its first process.
     process: OnceCell<Process>,
     start: Cell<Start>,
@@ -249,6 +251,7 @@ impl Instances {
             }
             Err(error) => {
                 let _ = entry.kill();
+                entry.leave_file_system().await;
                 if let Some(cgroup) = entry.cgroup.get()
                     && let Err(error) = cgroup.remove().await
                 {
@@ -321,6 +324,7 @@ impl Entry {
             input: OnceCell::new(),
             output: OnceCell::new(),
             terminal: OnceCell::new(),
+            file_system: RefCell::default(),
             process: OnceCell::new(),
             start: Cell::default(),
             networks: RefCell::default(),
@@ -555,6 +559,15 @@ impl Entry {
         Ok(())
     }
 
+    /// Lets go of its files, which are gone then, unless processes that are being killed have them. A partition in
+    /// which files stay is not used again.
+    async fn leave_file_system(&self) {
+        let file_system = self.file_system.take();
+        if let Some(file_system) = file_system {
+            file_system.leave().await;
+        }
+    }
+
     /// Cleans up after its first process has ended.
     async fn finish(&self, status: ExitStatus) {
         self.networks.take();
@@ -565,6 +578,7 @@ impl Entry {
             // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
         }
+        self.leave_file_system().await;
         if let Some(Output::Log(log)) = self.output.get() {
             log.drained().await;
         }

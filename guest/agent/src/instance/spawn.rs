@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     abi,
-    sandbox::{self, COMPANION_FD, NETWORK_FD, PLAN_FD, REPORT_FD, USERS_FD, init},
+    sandbox::{self, COMPANION_FD, FILE_SYSTEM_FD, NETWORK_FD, PLAN_FD, REPORT_FD, USERS_FD, init},
 };
 use rustix::{
     io::fcntl_dupfd_cloexec,
@@ -41,6 +41,8 @@ pub struct Files<'a> {
     pub report: BorrowedFd<'a>,
     /// The network that it is to be in.
     pub network: Option<BorrowedFd<'a>>,
+    /// The file system with its files, if it does not make that itself.
+    pub file_system: Option<BorrowedFd<'a>>,
 }
 
 /// Starts the agent's own executable in the cgroup, as process 1 of a new PID namespace. Returns the namespace. If that
@@ -92,6 +94,9 @@ pub fn start_sandbox(
     }
     if let Some(network) = files.network {
         all.push((network, NETWORK_FD));
+    }
+    if let Some(file_system) = files.file_system {
+        all.push((file_system, FILE_SYSTEM_FD));
     }
     let Some(namespace) = namespace else {
         return start(sandbox::ARGUMENT, cgroup, libc::CLONE_NEWPID as u64, &all, None);

@@ -8,6 +8,8 @@ use squeezy_protocol::{
 
 /// The kernel's limit on one argument or variable (`MAX_ARG_STRLEN`), in bytes.
 const MAX_STRING_BYTES: usize = 128 << 10;
+/// The highest limit of files, in bytes. The kernel rounds it up to pages, and what becomes zero by that would be none.
+const MAX_FILES_BYTES: u64 = i64::MAX as u64;
 /// The maximum number of partitions in the kernel's interface.
 const MAX_PARTITIONS: u16 = 255;
 
@@ -74,9 +76,9 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     }
     check_memory("memory_limit_bytes", spec.memory_limit_bytes)?;
     check_memory("company_memory_limit_bytes", spec.company_memory_limit_bytes)?;
-    check_memory("files_limit_bytes", spec.files_limit_bytes)?;
     check_limits(&LimitsRequest {
         private_limit_bytes: spec.private_limit_bytes,
+        files_limit_bytes: spec.files_limit_bytes,
         cpu_share_millis: spec.cpu_share_millis,
         cpu_limit_millis: spec.cpu_limit_millis,
     })?;
@@ -103,6 +105,11 @@ pub fn check_limits(limits: &LimitsRequest) -> Result<(), ApiError> {
     const MILLIS: std::ops::RangeInclusive<u32> =
         InstanceSpec::MIN_CPU_MILLIS..=InstanceSpec::MAX_CPU_MILLIS;
     check_memory("private_limit_bytes", limits.private_limit_bytes)?;
+    check_memory("files_limit_bytes", limits.files_limit_bytes)?;
+    if let Some(bytes) = limits.files_limit_bytes.filter(|bytes| *bytes > MAX_FILES_BYTES) {
+        let message = format!("files_limit_bytes: {bytes} is more than {MAX_FILES_BYTES}");
+        return Err(ApiError::invalid(message));
+    }
     for (name, millis) in [
         ("cpu_share_millis", limits.cpu_share_millis),
         ("cpu_limit_millis", limits.cpu_limit_millis),
@@ -197,6 +204,7 @@ fn shared_field(spec: &InstanceSpec) -> Option<&'static str> {
         ("memory_limit_bytes", spec.memory_limit_bytes.is_some()),
         ("private_limit_bytes", spec.private_limit_bytes.is_some()),
         ("files_limit_bytes", spec.files_limit_bytes.is_some()),
+        ("files_limit_changes", spec.files_limit_changes),
         ("cpu_share_millis", spec.cpu_share_millis.is_some()),
         ("cpu_limit_millis", spec.cpu_limit_millis.is_some()),
         ("read_only_root", spec.read_only_root),
@@ -251,6 +259,7 @@ mod tests {
             ("memory_limit_bytes", json!(4096), "memory_limit_bytes"),
             ("company_memory_limit_bytes", json!(4096), "company_memory_limit_bytes"),
             ("files_limit_bytes", json!(0), "files_limit_bytes"),
+            ("files_limit_bytes", json!(u64::MAX), "is more than"),
             ("private_limit_bytes", json!(4096), "private_limit_bytes"),
             ("cpu_limit_millis", json!(9), "cpu_limit_millis"),
             ("cpu_share_millis", json!(0), "cpu_share_millis"),
@@ -326,7 +335,7 @@ mod tests {
                 "company": {company: "b"}
             })
         };
-        let fields: [(&str, serde_json::Value, &[&str]); 16] = [
+        let fields: [(&str, serde_json::Value, &[&str]); 17] = [
             ("partition", json!("any"), &["beside", "inside"]),
             ("network", json!("outbound"), &["beside", "inside"]),
             ("in_network", json!(0), &["beside", "inside"]),
@@ -340,6 +349,7 @@ mod tests {
             ("layers", json!([4096]), &["inside"]),
             ("private_limit_bytes", json!(1 << 20), &["inside"]),
             ("files_limit_bytes", json!(1 << 20), &["inside"]),
+            ("files_limit_changes", json!(true), &["inside"]),
             ("cpu_limit_millis", json!(100), &["inside"]),
             ("read_only_root", json!(true), &["inside"]),
             ("port", json!(80), &["inside"]),

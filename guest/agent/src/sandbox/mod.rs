@@ -54,6 +54,8 @@ pub const COMPANION_FD: RawFd = 5;
 pub const USERS_FD: RawFd = 6;
 /// The namespace of the network that it is to be in, if it is not to have one of its own.
 pub const NETWORK_FD: RawFd = 7;
+/// The file system with its files, if their limit is to change: mounted nowhere yet.
+pub const FILE_SYSTEM_FD: RawFd = 8;
 
 /// What to make a sandbox from.
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,7 +2,10 @@
 //! the instance's mount namespace and ends with its last process.
 
 use super::{Plan, paths::Covers, tree::Tree, user::User, volumes};
-use crate::init::{SANDBOX, mount_filesystem};
+use crate::{
+    file_system,
+    init::{SANDBOX, mount_filesystem},
+};
 use rustix::{
     fs::{CWD, FileType, Mode, makedev, mknodat},
     mount::{
@@ -11,7 +14,7 @@ use rustix::{
     },
     process::{chdir, pivot_root},
 };
-use squeezy_protocol::{InstanceSpec, network::RESOLVER};
+use squeezy_protocol::network::RESOLVER;
 use std::{
     fs, io,
     net::Ipv4Addr,
@@ -40,9 +43,6 @@ const EMPTY: &str = "empty";
 const MAX_TERMINALS: u32 = 16;
 /// The group that may write to others' terminals, `tty`, as everywhere.
 const TERMINALS_GROUP: u32 = 5;
-/// Memory that an empty file takes outside its partition, in bytes: its inode and dentry, and those of the
-/// overlay.
-const FILE_BYTES: u64 = 2 << 10;
 
 /// Builds the root of the instance and moves into it. Its files belong to the user.
 pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
@@ -50,7 +50,11 @@ pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
     let taken = volumes::take(&spec.volumes, &plan.volumes, user)?;
     let safe = MountFlags::NOSUID | MountFlags::NODEV;
-    mount_filesystem("tmpfs", "tmpfs", SANDBOX, safe, &files_options(spec))?;
+    if spec.files_limit_changes {
+        Tree::inherited().put_at(SANDBOX)?;
+    } else {
+        file_system::mount(spec, SANDBOX)?;
+    }
     chdir(SANDBOX)?;
     for directory in ["lower", "upper", "work", "root", "tmp", "shm", EMPTY] {
         fs::create_dir(directory)?;
@@ -96,21 +100,6 @@ pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
         mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | programs, "")?;
     }
     Ok(())
-}
-
-/// Mount options of the file system with the instance's files: the writable layer of its root, /tmp and /dev/shm. An
-/// instance that reaches these limits gets ENOSPC; at its memory limits it would be killed.
-fn files_options(spec: &InstanceSpec) -> String {
-    let mut options = "mode=755".to_owned();
-    // Linux's default, half of memory, if absent.
-    if let Some(bytes) = spec.files_limit_bytes {
-        options += &format!(",size={bytes}");
-    }
-    // Inodes are outside of the partition.
-    if let Some(bytes) = spec.memory_limit_bytes {
-        options += &format!(",nr_inodes={}", bytes / 2 / FILE_BYTES);
-    }
-    options
 }
 
 /// Mounts the lower layers for the user; returns their directories as overlayfs takes them.

@@ -1,19 +1,25 @@
 //! Mounts that are nowhere yet.
 
-use super::user::User;
+use super::{FILE_SYSTEM_FD, user::User};
 use rustix::{
     fs::CWD,
     mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree},
 };
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
 /// What is mounted somewhere once more.
 pub struct Tree(OwnedFd);
 
 impl Tree {
+    /// The file system that the agent has passed. To be called once, and only if it has.
+    pub fn inherited() -> Self {
+        // SAFETY: the agent passes this file with such an instance, and nothing else in this process owns it.
+        Self(unsafe { OwnedFd::from_raw_fd(FILE_SYSTEM_FD) })
+    }
+
     /// What is mounted at `path`.
     pub fn of(path: &str) -> io::Result<Self> {
         Self::open(CWD, path, OpenTreeFlags::empty())

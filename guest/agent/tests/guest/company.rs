@@ -3,7 +3,7 @@
 use super::*;
 
 /// One more process, a shell, in the instance `other`.
-fn inside(id: &str, other: &str, script: &str) -> Value {
+pub(super) fn inside(id: &str, other: &str, script: &str) -> Value {
     json!({
         "id": id, "command": ["/bin/sh", "-c", script], "image": null, "partition": "none",
         "environment": {"PATH": "/bin"}, "company": {"inside": other}
@@ -292,6 +292,18 @@ pub(super) async fn a_partition_is_shared_until_the_last_has_ended(client: &Clie
     let number = usize::from(kept.0);
     let state = squeezy(client).await.unwrap();
     assert_eq!(state.partitions[number].state, PartitionState::Assigned);
+    // Files are gone with whoever has written them, though the agent keeps them as long, also if he is the last.
+    let writes = |mut spec: Value| {
+        let script = "busybox dd if=/dev/zero of=/tmp/a bs=1M count=8 2>/dev/null";
+        spec["command"] = json!(["/bin/sh", "-c", script]);
+        spec["files_limit_changes"] = true.into();
+        spec
+    };
+    let beside_it = writes(beside("writes", "keeper", script));
+    assert_eq!(run(client, beside_it).await.0, ExitReason::Exited(0));
     client.delete("keeper", 0).await;
+    is_free(number).await;
+    let alone = writes(in_partition("writes", json!({"number": number}), 5000));
+    assert_eq!(run(client, alone).await.0, ExitReason::Exited(0));
     is_free(number).await;
 }

@@ -40,6 +40,59 @@ pub(super) async fn files_have_one_limit(client: &Client) {
     assert!(made.is_some_and(|made| (1000..2048).contains(&made)), "{log}");
 }
 
+/// One that grows lets more be written, and one that is below what the files hold is refused.
+pub(super) async fn a_limit_of_files_changes(client: &Client) {
+    let shared = async || client.get::<Memory>("/v1/memory").await.meminfo_bytes["Shmem"];
+    let before = shared().await;
+    let mut spec = shell("holds-files", "exec sleep 100000");
+    spec["files_limit_bytes"] = (16 << 20).into();
+    spec["files_limit_changes"] = true.into();
+    client.start(spec).await.unwrap();
+    // What does not fit leaves nothing.
+    let fits = async |file: &str, mib: u32| {
+        let script = format!(
+            "said=$(busybox dd if=/dev/zero of={file} bs=1M count={mib} 2>&1) && exit 0
+            busybox rm {file}; echo $said; exit 3"
+        );
+        match run(client, inside("writes", "holds-files", &script)).await {
+            (ExitReason::Exited(0), _) => true,
+            (ExitReason::Exited(3), log) if log.contains("No space left") => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    let change = async |bytes: u64| {
+        let body = json!({"files_limit_bytes": bytes}).to_string();
+        client.call("PUT", "/v1/instances/holds-files/limits", body).await
+    };
+    assert!(fits("/tmp/a", 12).await);
+    assert!(!fits("/c", 12).await);
+    // More than once: the kernel takes nothing more from what it has refused something.
+    for _ in 0..2 {
+        let refused = change(8 << 20).await.error();
+        assert_eq!(refused.code, ErrorCode::Unavailable);
+        assert!(refused.message.contains("its files hold 1"), "{refused:?}");
+        assert!(refused.message.contains("not 8 MiB: remove some"), "{refused:?}");
+    }
+    for bytes in [4096, u64::MAX] {
+        assert_eq!(change(bytes).await.error().code, ErrorCode::Invalid);
+    }
+    assert!(fits("/dev/shm/b", 2).await && !fits("/c", 12).await);
+    assert_eq!(change(32 << 20).await.status, StatusCode::NO_CONTENT);
+    assert!(fits("/c", 12).await);
+    assert_eq!(change(28 << 20).await.status, StatusCode::NO_CONTENT);
+    assert!(!fits("/d", 4).await);
+    client.delete("holds-files", 0).await;
+    // What the kernel counts is a little off.
+    let after = shared().await;
+    assert!(after < before + (4 << 20), "{before} bytes before, {after} after");
+
+    client.start(shell("fixed", "exec sleep 100000")).await.unwrap();
+    let body = json!({"files_limit_bytes": 16 << 20}).to_string();
+    let refused = client.call("PUT", "/v1/instances/fixed/limits", body).await.error();
+    assert!(refused.message.contains("without files_limit_changes"), "{refused:?}");
+    client.delete("fixed", 0).await;
+}
+
 /// What was inherited counts once, and others of the company are left alone.
 pub(super) async fn private_memory_has_a_limit_that_changes(client: &Client) {
     const LIMIT_BYTES: u64 = 48 << 20;

@@ -100,6 +100,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(what_is_no_http_is_the_instances_fault);
     case!(memory_has_a_limit);
     case!(files_have_one_limit);
+    case!(a_limit_of_files_changes);
     case!(processors_are_shared_as_told);
     case!(limits_of_processors_change);
     case!(stopping_reaps_everything);

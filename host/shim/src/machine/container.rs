@@ -159,6 +159,7 @@ impl Made {
             let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
             let request = LimitsRequest {
                 private_limit_bytes: memory_bytes.map(|bytes| told(bytes, most)),
+                files_limit_bytes: None,
                 cpu_share_millis: limits.cpu_share_millis,
                 cpu_limit_millis: limits.cpu_limit_millis,
             };
