@@ -154,11 +154,21 @@ set_limit() {
 take() {
 	crictl exec --sync "${ids[grows]}" busybox dd if=/dev/zero of=/dev/null bs="$1M" count="${2-1}"
 }
+# fill MIB: writes a file of this size in its root, instead of the one before.
+fill() {
+	crictl exec --sync "${ids[grows]}" busybox dd if=/dev/zero of=/tmp/file bs=1M count="$1"
+}
 refused "a memory limit of 256 MiB is more than the pod's partition of 128 MiB" set_limit 256
 refused "bytes of private memory, not 8388608" set_limit 8
 [ "$(limit)" = 64 ] || die "its limit is $(limit) MiB after what was refused"
+# Files have half of it.
+refused "No space left" fill 40
 set_limit 96 >/dev/null
 [ "$(limit)" = 96 ] || die "its limit is $(limit) MiB"
+fill 40 >/dev/null || die "its files have less than half of its new limit"
+refused "MiB, not 32 MiB: remove some of them" set_limit 64
+[ "$(limit)" = 96 ] || die "its limit is $(limit) MiB after what its files do not allow"
+crictl exec --sync "${ids[grows]}" busybox rm /tmp/file
 # With what it holds, more than it might have before, and for longer than it takes to see that.
 take 64 20 >/dev/null || die "it has less than its new limit"
 set_limit 32 >/dev/null

@@ -37,6 +37,17 @@ fn told(limit_bytes: u64, partition_bytes: u64) -> u64 {
     watched(limit_bytes, partition_bytes).unwrap_or(u64::MAX)
 }
 
+/// These limits for an instance that runs; what is absent stays as it is.
+fn change(limits: Limits, partition_bytes: u64) -> LimitsRequest {
+    let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, partition_bytes));
+    LimitsRequest {
+        private_limit_bytes: memory_bytes.map(|bytes| told(bytes, partition_bytes)),
+        files_limit_bytes: memory_bytes.map(|bytes| bytes / FILES_PART),
+        cpu_share_millis: limits.cpu_share_millis,
+        cpu_limit_millis: limits.cpu_limit_millis,
+    }
+}
+
 /// Gives an instance that is not started yet these limits; what is absent stays as it is.
 fn limit(spec: &mut InstanceSpec, limits: Limits, partition_bytes: u64) {
     if let Some(bytes) = limits.memory_bytes.map(|bytes| bounded(bytes, partition_bytes)) {
@@ -98,6 +109,7 @@ impl Made {
             host_name: pod.host_name(),
             read_only_root: root.is_read_only,
             pseudoterminals: true,
+            files_limit_changes: true,
             hidden_paths: root.hidden_paths.clone(),
             read_only_paths: root.read_only_paths.clone(),
             volumes: volumes.mounts.clone(),
@@ -156,14 +168,7 @@ impl Made {
             )));
         }
         if self.partition().is_some() {
-            let memory_bytes = limits.memory_bytes.map(|bytes| bounded(bytes, most));
-            let request = LimitsRequest {
-                private_limit_bytes: memory_bytes.map(|bytes| told(bytes, most)),
-                files_limit_bytes: None,
-                cpu_share_millis: limits.cpu_share_millis,
-                cpu_limit_millis: limits.cpu_limit_millis,
-            };
-            booted.vm.agent()?.change_limits(&self.id, request).await?;
+            booted.vm.agent()?.change_limits(&self.id, change(limits, most)).await?;
         }
         limit(&mut lock(&self.spec), limits, most);
         Ok(())
@@ -275,6 +280,23 @@ mod tests {
         assert_eq!(told(u64::MAX, PARTITION_BYTES), u64::MAX);
         assert_eq!(told(PARTITION_BYTES, PARTITION_BYTES), u64::MAX);
         assert_eq!(told(100 << 20, PARTITION_BYTES), 100 << 20);
+    }
+
+    #[test]
+    fn what_is_updated_while_it_runs_is_what_it_would_start_with() {
+        let mut spec = InstanceSpec::new("a".parse().unwrap(), vec!["sh".to_owned()]);
+        for memory_bytes in [1, 64 << 20, PARTITION_BYTES, u64::MAX] {
+            let limits = Limits { memory_bytes: Some(memory_bytes), ..Limits::default() };
+            limit(&mut spec, limits, PARTITION_BYTES);
+            let request = change(limits, PARTITION_BYTES);
+            assert_eq!(request.files_limit_bytes, spec.files_limit_bytes, "{memory_bytes}");
+            let private_bytes = request.private_limit_bytes.filter(|bytes| *bytes < u64::MAX);
+            assert_eq!(private_bytes, spec.private_limit_bytes, "{memory_bytes}");
+        }
+        let limits = Limits { cpu_limit_millis: Some(250), ..Limits::default() };
+        let request = change(limits, PARTITION_BYTES);
+        let only = LimitsRequest { cpu_limit_millis: Some(250), ..LimitsRequest::default() };
+        assert_eq!(request, only);
     }
 
     #[test]
