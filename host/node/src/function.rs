@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
 /// Maximum length of a function's name.
 const MAX_NAME: usize = 63;
 
-/// Most networks that a rule may list; each is looked at for each connection.
-const MAX_RULES: usize = 64;
+/// Most networks that a list of what is reached may have; each is looked at for each connection.
+pub const MAX_RULES: usize = 64;
+
 /// Most connections of a VM, and most that it may open in a second.
 const MAX_CONNECTIONS: u32 = 10_000;
 

@@ -224,7 +224,7 @@ impl Judge {
             return Err(Refusal::TooMany);
         }
         if !resolver::is_resolver(to) {
-            self.network.rules.judge(to)?;
+            self.network.rules.judge_within(to, &self.network.own)?;
             if own::is_own(*to.ip()) {
                 return Err(Refusal::Host);
             }

@@ -49,6 +49,8 @@ pub enum Uplink {
 pub struct Network {
     /// Which addresses.
     pub rules: Rules,
+    /// What the owner of what runs in it chooses within them ([`Rules::judge_within`]).
+    pub own: Rules,
     /// The most connections at a time. One of UDP lasts as long as QEMU remembers it: 10 s for a query of a name, 4
     /// minutes for others.
     pub connections: u32,
@@ -63,6 +65,7 @@ impl Default for Network {
         // Each connection can have 256 KiB of what was not yet delivered in QEMU's memory.
         Self {
             rules: Rules::default(),
+            own: Rules::default(),
             connections: 512,
             connections_per_second: 100,
             bytes_per_second: 32 << 20,

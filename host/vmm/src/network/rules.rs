@@ -31,6 +31,9 @@ const PRIVATE: [Ipv4Net; 4] = [
     network([100, 64, 0, 0], 10),
 ];
 
+/// The length of the longest text of a [`Destination`], `255.255.255.255/32:65535`.
+const LONGEST: usize = 24;
+
 const fn network([a, b, c, d]: [u8; 4], prefix: u8) -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), prefix)
 }
@@ -54,6 +57,9 @@ impl FromStr for Destination {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidDestination(text.chars().take(64).collect());
+        if text.len() > LONGEST {
+            return Err(invalid());
+        }
         let (network, port) = match text.split_once(':') {
             Some((network, port)) => (network, Some(port.parse().map_err(|_| invalid())?)),
             None => (text, None),
@@ -93,6 +99,16 @@ impl fmt::Display for Destination {
 }
 
 impl Destination {
+    /// Whether all that it covers is in a private network, which only a rule opens.
+    pub fn is_private(&self) -> bool {
+        PRIVATE.iter().any(|private| private.contains(&self.network))
+    }
+
+    /// Whether the other one covers all that it covers.
+    pub fn is_within(&self, other: &Self) -> bool {
+        other.network.contains(&self.network) && (other.port.is_none() || other.port == self.port)
+    }
+
     /// How specific it is, if it covers this address.
     fn covers(&self, to: SocketAddrV4) -> Option<Specificity> {
         let covers = self.network.contains(to.ip()) && self.port.is_none_or(|p| p == to.port());
@@ -158,16 +174,37 @@ impl Rules {
         if NEVER.iter().any(|network| network.contains(to.ip())) {
             return Err(Refusal::Reserved);
         }
-        let most_specific = |rules: &[Destination]| rules.iter().filter_map(|d| d.covers(to)).max();
         let private = PRIVATE.iter().find(|network| network.contains(to.ip()));
         let private = private.map(|network| (network.prefix_len(), Source::Default));
-        let (allowed, denied) = (most_specific(&self.allow), most_specific(&self.deny));
+        let (allowed, denied) = self.most_specific(to);
         match (allowed, denied.max(private)) {
             (allowed, Some(denied)) if allowed.is_none_or(|allowed| allowed <= denied) => {
                 Err(if Some(denied) == private { Refusal::Private } else { Refusal::Denied })
             }
             _ => Ok(()),
         }
+    }
+
+    /// As [`Self::judge`], with the rules of a function's owner within these. What he denies is denied, whatever these
+    /// allow. What he allows opens what is private, unless these deny it, and nothing else.
+    pub fn judge_within(&self, to: SocketAddrV4, own: &Self) -> Result<(), Refusal> {
+        match self.judge(to) {
+            Err(Refusal::Private) if !self.denies(to) => own.judge(to),
+            Ok(()) if own.denies(to) => Err(Refusal::Denied),
+            verdict => verdict,
+        }
+    }
+
+    /// Whether a rule denies this address and none allows it. What is private is not denied by a rule.
+    fn denies(&self, to: SocketAddrV4) -> bool {
+        let (allowed, denied) = self.most_specific(to);
+        denied.is_some() && allowed <= denied
+    }
+
+    /// The most specific of the rules that allow an address, and of those that deny it.
+    fn most_specific(&self, to: SocketAddrV4) -> (Option<Specificity>, Option<Specificity>) {
+        let of = |rules: &[Destination]| rules.iter().filter_map(|rule| rule.covers(to)).max();
+        (of(&self.allow), of(&self.deny))
     }
 }
 
@@ -220,18 +257,119 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_refused_in_one_line() {
-        for text in
-            ["", "10.0.0.0/33", "10.1.2.3/8", "example.com", "::1", "10.0.0.1:", "1.2.3.4:0"]
-        {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.1.2.3/8",
+            "example.com",
+            "::1",
+            "10.0.0.1:",
+            "1.2.3.4:0",
+            "1.2.3.4:00000000000000443",
+        ] {
             let error = text.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains("is not a network such as"), "{error}");
         }
         for text in ["10.0.0.0/8", "10.1.2.3", "10.1.2.3:5432", "0.0.0.0/0", "10.0.0.0/8:443"] {
             assert_eq!(text.parse::<Destination>().unwrap().to_string(), text);
         }
+        assert!("255.255.255.255/32:65535".parse::<Destination>().is_ok());
+    }
+
+    #[test]
+    fn an_owner_denies_what_he_likes_and_opens_what_is_private() {
+        let judge =
+            |rules: &Rules, own: &Rules, to: &str| rules.judge_within(to.parse().unwrap(), own);
+        let image = rules(&["10.1.0.0/16"], &["10.2.0.0/16", "8.8.8.8"]);
+        // More specific than what he denies, but not his to allow.
+        let closed = rules(&[], &["0.0.0.0/0"]);
+        assert_eq!(judge(&image, &closed, "10.1.0.1:80"), Err(Refusal::Denied));
+        assert_eq!(judge(&image, &closed, "1.1.1.1:80"), Err(Refusal::Denied));
+        let only = rules(&["1.1.1.1", "10.1.0.1", "10.3.0.1:80"], &["0.0.0.0/0"]);
+        for to in ["1.1.1.1:80", "10.1.0.1:80", "10.3.0.1:80"] {
+            assert_eq!(judge(&image, &only, to), Ok(()), "{to}");
+        }
+        for to in ["1.1.1.2:80", "10.1.0.2:80"] {
+            assert_eq!(judge(&image, &only, to), Err(Refusal::Denied), "{to}");
+        }
+        assert_eq!(judge(&image, &only, "10.3.0.1:81"), Err(Refusal::Private));
+        // What the image denies, nobody opens; nor what everybody is denied.
+        let all = rules(&["0.0.0.0/0", "10.0.0.0/8", "10.2.0.1", "8.8.8.8:53", "127.0.0.1"], &[]);
+        assert_eq!(judge(&image, &all, "10.2.0.1:80"), Err(Refusal::Denied));
+        assert_eq!(judge(&image, &all, "8.8.8.8:53"), Err(Refusal::Denied));
+        assert_eq!(judge(&image, &all, "127.0.0.1:80"), Err(Refusal::Reserved));
+        assert_eq!(judge(&image, &all, "10.3.0.1:80"), Ok(()));
+        assert_eq!(judge(&image, &all, "192.168.0.1:80"), Err(Refusal::Private));
+        // A list of all that is allowed stays one.
+        let listed = rules(&["192.168.7.0/24"], &["0.0.0.0/0"]);
+        assert_eq!(judge(&listed, &all, "192.168.7.1:80"), Ok(()));
+        assert!(judge(&listed, &all, "10.3.0.1:80").is_err());
+    }
+
+    #[test]
+    fn a_destination_is_within_those_that_cover_all_of_it() {
+        let within = |one: &str, other: &str| {
+            one.parse::<Destination>().unwrap().is_within(&other.parse().unwrap())
+        };
+        for (one, other) in [
+            ("10.1.2.3", "10.0.0.0/8"),
+            ("10.1.2.3:80", "10.1.2.3"),
+            ("10.1.0.0/16:80", "10.0.0.0/8:80"),
+            ("10.0.0.0/8", "10.0.0.0/8"),
+        ] {
+            assert!(within(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("10.0.0.0/8", "10.1.2.3"),
+            ("10.1.2.3", "10.1.2.3:80"),
+            ("10.1.2.3:81", "10.1.2.3:80"),
+            ("11.1.2.3", "10.0.0.0/8"),
+        ] {
+            assert!(!within(one, other), "{one} {other}");
+        }
+        let is_private = |text: &str| text.parse::<Destination>().unwrap().is_private();
+        assert!(["10.0.0.0/8", "172.20.1.0/24", "192.168.0.1:443"].into_iter().all(is_private));
+        assert!(!["0.0.0.0/0", "172.0.0.0/8", "1.1.1.1", "127.0.0.1"].into_iter().any(is_private));
+    }
+
+    /// Rules about a few addresses, so that they meet.
+    fn some_rules() -> impl Strategy<Value = Rules> {
+        let networks = ["0.0.0.0/0", "10.0.0.0/8", "10.1.0.0/16", "8.0.0.0/8"];
+        let network = prop::sample::select(networks.to_vec());
+        let network = network.prop_map(|text| text.parse::<Ipv4Net>().unwrap());
+        let port = prop::sample::select(vec![None, Some(1), Some(2)]);
+        let rule = (network, port).prop_map(|(network, port)| Destination { network, port });
+        let list = || prop::collection::vec(rule.clone(), 0..4);
+        (list(), list()).prop_map(|(allow, deny)| Rules { allow, deny })
+    }
+
+    fn some_address() -> impl Strategy<Value = SocketAddrV4> {
+        let all = ["10.1.0.1:1", "10.1.0.1:2", "10.2.0.1:1", "8.0.0.1:1", "8.0.0.1:3", "1.1.1.1:1"];
+        prop::sample::select(all.to_vec()).prop_map(|text| text.parse::<SocketAddrV4>().unwrap())
     }
 
     proptest! {
+        #[test]
+        fn an_owner_never_opens_more_than_he_allows_of_what_is_private(
+            rules in some_rules(),
+            own in some_rules(),
+            more in some_rules(),
+            to in some_address(),
+        ) {
+            let verdict = rules.judge_within(to, &own);
+            prop_assert_eq!(rules.judge_within(to, &Rules::default()), rules.judge(to));
+            let narrow = Rules { allow: Vec::new(), deny: own.deny.clone() };
+            prop_assert!(rules.judge_within(to, &narrow).is_err() || rules.judge(to).is_ok());
+            if verdict.is_ok() && rules.judge(to).is_err() {
+                let opens = |rule: &Destination| rule.is_private() && rule.covers(to).is_some();
+                prop_assert!(own.allow.iter().any(opens));
+                prop_assert!(!rules.denies(to));
+            }
+            let deny = own.deny.iter().chain(&more.deny).copied().collect();
+            let narrower = Rules { allow: own.allow.clone(), deny };
+            prop_assert!(rules.judge_within(to, &narrower).is_err() || verdict.is_ok());
+        }
+
         #[test]
         fn no_rule_opens_what_nobody_may_reach(
             allow in prop::collection::vec((any::<u32>(), 0u8..=32), 0..8),

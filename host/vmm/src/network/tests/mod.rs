@@ -117,6 +117,13 @@ fn only_what_the_rules_allow_is_reached() {
     let network = Network { rules, ..Network::default() };
     let (greeted, _) = judged(network, move |_| greeting(reach(PRIVATE, port)));
     assert_eq!(greeted.unwrap(), "hello");
+
+    let own =
+        Rules { allow: vec![PRIVATE.parse().unwrap()], deny: vec!["0.0.0.0/0".parse().unwrap()] };
+    let network = Network { own, ..Network::default() };
+    let (greeted, _) =
+        judged(network, move |_| [PRIVATE, PUBLIC].map(|to| greeting(reach(to, port))));
+    assert_eq!(greeted, [Ok("hello".to_owned()), Err(Errno::CONNREFUSED)]);
 }
 
 #[test]
