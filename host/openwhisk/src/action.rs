@@ -13,6 +13,12 @@ use serde_json::{Map, Value, json};
 /// The annotation that chooses an action's network: `none` or `outbound`.
 pub const NETWORK: &str = "network";
 
+/// The annotation that lists networks which an action reaches though they are private, or within those that it denies.
+pub const NETWORK_ALLOW: &str = "network-allow";
+
+/// The annotation that lists networks which an action does not reach.
+pub const NETWORK_DENY: &str = "network-deny";
+
 /// The annotation that says how many instances of an action are kept up without calls.
 pub const MINIMUM_INSTANCES: &str = "minimum-instances";
 

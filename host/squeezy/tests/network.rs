@@ -4,7 +4,7 @@ mod common;
 #[path = "../../../scripts/outside.rs"]
 mod outside;
 
-use common::{Daemon, build, skip};
+use common::{Daemon, build, skip, until};
 use outside::{Outside, PRIVATE, PUBLIC, serve};
 use rustix::{
     mount::{MountPropagationFlags, mount_bind, mount_change},
@@ -121,4 +121,57 @@ fn an_action_reaches_the_outside_by_name_if_it_may() {
     let (status, error) = put(&daemon, "wrong", json!([{ "key": "network", "value": "all" }]));
     assert_eq!(status, 400);
     assert_eq!(error["error"], "the annotation network must be none or outbound");
+}
+
+#[test]
+fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
+    let Some(build) = build() else { return };
+    if !build.join("images/runtime-python.erofs").exists() {
+        return skip("runtime-python has not been built: make runtimes");
+    }
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let port = outside.run(|| serve(0, PAGE)).join().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, "network = \"outbound\"\n", &[]);
+    let [public, private] = [PUBLIC, PRIVATE].map(|address| format!("http://{address}:{port}/"));
+    let page = json!({ "page": "hello" });
+    let is_refused = |action: &str, url: &str| {
+        let answer = fetch(&daemon, action, url.to_owned());
+        answer["problem"].to_string().contains("refused")
+    };
+
+    // Two actions of one image.
+    assert_eq!(put(&daemon, "open", json!([])).0, 200);
+    let deny = json!([{ "key": "network-deny", "value": [format!("{PUBLIC}:{port}")] }]);
+    assert_eq!(put(&daemon, "closed", deny).0, 200);
+    assert_eq!(fetch(&daemon, "open", public.clone()), page);
+    assert!(is_refused("closed", &public) && is_refused("open", &private));
+    let metrics = daemon.metrics();
+    let denied = "squeezy_connections_refused_total{function=\"closed\",reason=\"denied\"} 1";
+    assert!(metrics.contains(denied), "no {denied} in {metrics}");
+
+    // What is private is the operator's to allow, and then for those alone who ask for it.
+    let only = json!([
+        { "key": "network-deny", "value": ["0.0.0.0/0"] },
+        { "key": "network-allow", "value": [PRIVATE] },
+    ]);
+    let (status, refused) = put(&daemon, "inner", only.clone());
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused["error"].to_string().contains("which is private"), "{refused}");
+    let allow = |list: Value| {
+        let body = Some(json!({ "network_allow": list }));
+        let (status, answer) = daemon.ask("PUT", "/namespaces/_?overwrite=true", body);
+        assert_eq!((status, &answer["network_allow"]), (200, &list), "{answer}");
+    };
+    allow(json!(["10.9.0.0/24"]));
+    let (status, made) = put(&daemon, "inner", only);
+    assert_eq!(status, 200, "{made}");
+    assert_eq!(fetch(&daemon, "inner", private.clone()), page);
+    assert!(is_refused("inner", &public) && is_refused("open", &private));
+    allow(json!([]));
+    until("what the operator takes back is closed", || {
+        is_refused("inner", &private).then_some(())
+    });
 }

@@ -4,6 +4,7 @@ use super::{
     ClientError, Connection, action,
     code::{CodeFile, decode, full_name},
     image::Source,
+    networks::Networks,
     pulled::while_pulling,
     show,
     table::{print_list, text},
@@ -12,7 +13,7 @@ use crate::output::complain;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use squeezy_openwhisk::{
-    action::{MINIMUM_INSTANCES, NETWORK},
+    action::{MINIMUM_INSTANCES, NETWORK, NETWORK_ALLOW, NETWORK_DENY},
     sequence::SEQUENCE,
 };
 use squeezy_protocol::NetworkAccess;
@@ -61,7 +62,17 @@ enum FunctionCommand {
             long,
             value_name = "FUNCTIONS",
             value_delimiter = ',',
-            conflicts_with_all = ["file", "image", "kind", "main", "name", "network", "minimum_instances"]
+            conflicts_with_all = [
+                "file",
+                "image",
+                "kind",
+                "main",
+                "name",
+                "network",
+                "network_deny",
+                "network_allow",
+                "minimum_instances",
+            ]
         )]
         sequence: Vec<String>,
         /// The function's name; the default is that of its image or its file.
@@ -79,6 +90,18 @@ enum FunctionCommand {
         /// says.
         #[arg(long, value_name = "NETWORK")]
         network: Option<NetworkAccess>,
+        /// Networks that it does not reach, such as 0.0.0.0/0 or 10.1.2.3:5432, with commas between them, or none.
+        ///
+        /// Whatever its image allows, these are closed, but for smaller ones in --network-allow. The default is what it
+        /// had.
+        #[arg(long, value_name = "NETWORKS")]
+        network_deny: Option<Networks>,
+        /// Networks that it reaches although --network-deny lists larger ones or they are private, or none.
+        ///
+        /// Private ones are only for those to whose namespace the operator allows them (`squeezy namespace set`),
+        /// or whose image does. The default is what it had.
+        #[arg(long, value_name = "NETWORKS")]
+        network_allow: Option<Networks>,
         /// How many instances are kept up without calls, so that calls find one.
         ///
         /// The default is what it had, or none.
@@ -128,6 +151,8 @@ impl Functions {
                 kind,
                 main,
                 network,
+                network_deny,
+                network_allow,
                 minimum_instances,
                 web,
                 overwrite,
@@ -156,11 +181,15 @@ impl Functions {
                     (status, answer) => return Err(ClientError::refused(status, &answer)),
                 };
                 let mut body = json!({ "exec": made.exec()? });
-                let network = network.map(|network| vec![(NETWORK, json!(network))]);
-                let minimum =
-                    minimum_instances.map(|minimum| vec![(MINIMUM_INSTANCES, json!(minimum))]);
-                let set = network.into_iter().chain(minimum).chain(web.map(Web::annotations));
-                let set: Vec<_> = set.flatten().collect();
+                let single = [
+                    (NETWORK, network.map(|network| json!(network))),
+                    (NETWORK_DENY, network_deny.map(|networks| json!(networks))),
+                    (NETWORK_ALLOW, network_allow.map(|networks| json!(networks))),
+                    (MINIMUM_INSTANCES, minimum_instances.map(|minimum| json!(minimum))),
+                ];
+                let single = single.into_iter().filter_map(|(key, value)| Some((key, value?)));
+                let set: Vec<_> =
+                    single.chain(web.into_iter().flat_map(Web::annotations)).collect();
                 if !set.is_empty() {
                     body["annotations"] = with(&existing["annotations"], set);
                 }

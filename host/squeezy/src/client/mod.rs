@@ -8,6 +8,7 @@ mod functions;
 mod image;
 mod invoke;
 mod logs;
+mod networks;
 mod pulled;
 mod reload;
 mod state;

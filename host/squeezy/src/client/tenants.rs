@@ -3,6 +3,7 @@
 use super::{
     ClientError, Connection,
     activations::time,
+    networks::Networks,
     segment, show,
     table::{print_list, text},
 };
@@ -33,14 +34,14 @@ enum NamespaceCommand {
         /// Its name.
         name: String,
         #[command(flatten)]
-        quotas: QuotaArgs,
+        allowed: AllowedArgs,
     },
     /// Changes what a namespace may have; what is not given stays.
     Set {
         /// The namespace.
         name: String,
         #[command(flatten)]
-        quotas: QuotaArgs,
+        allowed: AllowedArgs,
     },
     /// Lists all namespaces.
     List {
@@ -65,7 +66,7 @@ enum NamespaceCommand {
 }
 
 #[derive(Clone, Debug, Args)]
-struct QuotaArgs {
+struct AllowedArgs {
     /// What it may have, such as calls_per_minute=600, or none for no bound; may be repeated.
     ///
     /// memory_mb: memory of its VMs and instances at a time, in MiB. weight: its part of the memory where there is not
@@ -74,13 +75,24 @@ struct QuotaArgs {
     /// images from registries that they have, in MiB. activations: how many are kept.
     #[arg(long = "quota", value_name = "NAME=NUMBER|none", value_parser = quota)]
     quotas: Vec<(String, Option<u64>)>,
+    /// Private networks that its functions may open for themselves, such as 10.1.0.0/16 or 10.1.2.3:5432, with commas
+    /// between them, or none.
+    ///
+    /// A function reaches those that it lists itself (`squeezy function create --network-allow`), but what its image
+    /// denies. Functions that list what is not allowed any more lose it.
+    #[arg(long, value_name = "NETWORKS")]
+    network_allow: Option<Networks>,
 }
 
-impl QuotaArgs {
+impl AllowedArgs {
     fn body(self) -> Value {
         let quotas: Map<_, _> =
             self.quotas.into_iter().map(|(name, number)| (name, number.into())).collect();
-        json!({ "quotas": quotas })
+        let mut body = json!({ "quotas": quotas });
+        if let Some(networks) = self.network_allow {
+            body["network_allow"] = json!(networks);
+        }
+        body
     }
 }
 
@@ -100,15 +112,15 @@ impl Namespaces {
         let one = |name: &str| Ok::<_, ClientError>(format!("/namespaces/{}", segment(name)?));
         let ask = |method, path: &str| self.connection.ask_daemon(method, path, None);
         match self.what {
-            NamespaceCommand::Create { name, quotas } => {
-                let body = quotas.body();
+            NamespaceCommand::Create { name, allowed } => {
+                let body = allowed.body();
                 show(&self.connection.ask_daemon("PUT", &one(&name)?, Some(&body))?);
             }
-            NamespaceCommand::Set { name, quotas } => {
+            NamespaceCommand::Set { name, allowed } => {
                 // One that is not there is not made.
                 ask("GET", &one(&name)?)?;
                 let path = format!("{}?overwrite=true", one(&name)?);
-                show(&self.connection.ask_daemon("PUT", &path, Some(&quotas.body()))?);
+                show(&self.connection.ask_daemon("PUT", &path, Some(&allowed.body()))?);
             }
             NamespaceCommand::Show { name } => show(&ask("GET", &one(&name)?)?),
             NamespaceCommand::Delete { name, force } => {

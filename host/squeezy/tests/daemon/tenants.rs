@@ -304,7 +304,24 @@ fn what_a_namespace_may_have_is_bounded_and_its_neighbours_are_not_affected() {
     let set = ["namespace", "set", "acme", "--quota", "calls_per_minute=none"];
     assert!(world.daemon.client(&set).status.success());
     assert!((0..8).all(|_| call(&acme).0 != 429));
+    let set = ["namespace", "set", "acme", "--network-allow", "10.1.0.0/16"];
+    assert!(world.daemon.client(&set).status.success());
+    let more = json!({ "network_allow": ["10.0.0.0/8"] });
+    assert_eq!(world.ask(&acme, "PUT", "/namespaces/_?overwrite=true", Some(more)).0, 403);
+    let (_, shown) = world.ask(&acme, "GET", "/namespaces/_", None);
+    assert_eq!(shown["network_allow"], json!(["10.1.0.0/16"]));
+    for (key, network, right) in
+        [(&acme, "10.1.2.3", 200), (&acme, "10.2.0.1", 400), (&zeta, "10.1.2.3", 400)]
+    {
+        let mut asking = image().unwrap();
+        asking["annotations"] = json!([{ "key": "network-allow", "value": [network] }]);
+        let path = "/namespaces/_/actions/f?overwrite=true";
+        let (status, answer) = world.ask(key, "PUT", path, Some(asking));
+        assert_eq!(status, right, "{answer}");
+    }
     for (set, part) in [
+        (["namespace", "set", "acme", "--network-allow", "1.1.1.1"], "1.1.1.1 is not private"),
+        (["namespace", "set", "acme", "--network-allow", "inner.test"], "is not a network such as"),
         (["namespace", "set", "acme", "--quota", "calls=1"], "unknown field `calls`"),
         (["namespace", "set", "acme", "--quota", "actions=-1"], "a number or none"),
         (["namespace", "set", "none", "--quota", "actions=1"], "no such namespace"),

@@ -3,7 +3,7 @@
 use super::{Api, error::ApiError};
 use crate::serve::{
     callers::{Caller, Need, Role},
-    tenants::KeyName,
+    tenants::{KeyName, NetworkAllow},
 };
 use axum::{
     Json, Router,
@@ -85,6 +85,8 @@ struct CreateOptions {
 struct NamespaceBody {
     #[serde(default)]
     quotas: Map<String, Value>,
+    /// Absent if it stays.
+    network_allow: Option<NetworkAllow>,
 }
 
 async fn create(
@@ -96,7 +98,7 @@ async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let Query(options) = options?;
     let namespace = named(&caller, &name)?;
-    let NamespaceBody { quotas } = read_body(&body)?;
+    let NamespaceBody { quotas, network_allow } = read_body(&body)?;
     let status = if options.overwrite && api.tenants.has(&namespace) {
         api.service.set_quotas(&namespace, quotas).await?;
         StatusCode::OK
@@ -104,6 +106,9 @@ async fn create(
         api.service.create_namespace(&namespace, quotas).await?;
         StatusCode::CREATED
     };
+    if let Some(allow) = network_allow {
+        api.service.set_network_allow(&namespace, allow).await?;
+    }
     Ok((status, Json(api.tenants.describe(&namespace)?)))
 }
 

@@ -254,6 +254,8 @@ impl Service {
             Some((earlier, revision)) => (body.change(earlier), revision.saturating_add(1)),
             None => (body, 1),
         };
+        let allow = self.tenants.network_allow(&name.namespace);
+        network::check(&body, &image.function, &allow)?;
         let pinned = Some(pinned);
         let updated_ms = now_ms();
         let change = Change { body, image, pinned, origin, code, revision, updated_ms };
@@ -289,8 +291,10 @@ impl Service {
             code.kind.check_concurrency(calls).map_err(ServiceError::Invalid)?;
         }
         let network = network::chosen(&change.body)?;
+        let allow = self.tenants.network_allow(&name.namespace);
         let function = &mut change.image.function;
         function.network = network.or(function.network).or(Some(self.config().network));
+        function.reach.own = network::own_rules(&change.body, function, &allow)?;
         if change.code.is_some() {
             let function = &mut change.image.function;
             let memory = function.memory_bytes.to_string();

@@ -4,7 +4,7 @@
 use super::*;
 use crate::serve::{
     blobs::blocking,
-    tenants::{OverQuota, Quotas, TenantError},
+    tenants::{NetworkAllow, OverQuota, Quotas, TenantError},
 };
 use serde_json::Map;
 use std::time::Duration;
@@ -49,6 +49,50 @@ impl Service {
             service.apply_quotas(&namespace).await
         })
         .await
+    }
+
+    /// Changes what the actions of a namespace may open for themselves. Those that reach more or less by that get new VMs,
+    /// as if they were changed.
+    pub async fn set_network_allow(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        allow: NetworkAllow,
+    ) -> Result<(), ServiceError> {
+        let (service, namespace) = (self.clone(), namespace.clone());
+        let rolls = to_the_end(async move {
+            service.tenants.set_network_allow(&namespace, allow).await?;
+            service.apply_network_allow(&namespace).await
+        });
+        Roll::wait(rolls.await?).await;
+        Ok(())
+    }
+
+    async fn apply_network_allow(&self, namespace: &Namespace) -> Result<Vec<Roll>, ServiceError> {
+        // No action is added meanwhile.
+        let _changing = self.changing.of_operator().await;
+        let allow = self.tenants.network_allow(namespace);
+        let mut result = Ok(Vec::new());
+        for action in self.actions() {
+            if action.name.namespace != *namespace || !network::changes(&action, &allow) {
+                continue;
+            }
+            // If one cannot be made anew, others are.
+            match (self.remake(&action).await, &mut result) {
+                (Ok(roll), Ok(rolls)) => rolls.extend(roll),
+                (Ok(_), Err(_)) => {}
+                (Err(error), result) => *result = Err(error),
+            }
+        }
+        result
+    }
+
+    /// Puts an action into a new VM, in place of the one that it has.
+    async fn remake(&self, action: &Action) -> Result<Option<Roll>, ServiceError> {
+        let Action { name, body, revision, updated_ms, image, pinned, origin, code, .. } =
+            action.clone();
+        let change = Change { body, image, pinned, origin, code, revision, updated_ms };
+        let action = self.add(name, change).await?;
+        Ok(self.replace(action).await)
     }
 
     /// Has the node and the store know what a namespace may have.

@@ -386,6 +386,59 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     assert!(!service.tenants.has(&acme));
 }
 
+/// An action of the image `f` with these lists.
+fn reaching(allow: &[&str], deny: &[&str]) -> ActionBody {
+    let exec = json!({ "kind": "blackbox", "image": "f" });
+    let lists = [("network-allow", allow), ("network-deny", deny)];
+    let annotations = lists.map(|(key, list)| json!({ "key": key, "value": list }));
+    body(&json!({ "exec": exec, "annotations": annotations }).to_string())
+}
+
+#[tokio::test]
+async fn actions_of_one_image_choose_what_they_reach_within_what_the_operator_allows() {
+    let (service, _hold, _directory) = service().await;
+    let put = async |text: &str, body: ActionBody| {
+        service.put_action(name(text), body, None, true, ()).await
+    };
+    let own = |text: &str| service.action(&name(text)).unwrap().image.function.reach.own.clone();
+    let allowed = async |list: Value| {
+        let allow = serde_json::from_value(list).unwrap();
+        service.set_network_allow(&Namespace::guest(), allow).await.unwrap();
+    };
+    let closed = put("closed", reaching(&[], &["0.0.0.0/0"])).await.unwrap();
+    let open = put("open", reaching(&[], &[])).await.unwrap();
+    // Each has its own rules, so each has its own VM.
+    let status = service.node.status().await.unwrap();
+    assert_ne!(status.vm_of[&closed.index], status.vm_of[&open.index]);
+    assert_eq!((own("closed").deny.len(), own("open").deny.len()), (1, 0));
+
+    let inner = || reaching(&["10.1.2.3"], &["0.0.0.0/0"]);
+    let refused = put("inner", inner()).await.unwrap_err().to_string();
+    assert!(refused.contains("10.1.2.3, which is private"), "{refused}");
+    assert!(service.action(&name("inner")).is_none());
+    allowed(json!(["10.1.0.0/16"])).await;
+    let inner = put("inner", inner()).await.unwrap();
+    assert_eq!(own("inner").allow.len(), 1);
+    // Others have not asked for it, and keep their VMs.
+    assert!(own("open").allow.is_empty());
+    assert_eq!(service.action(&name("open")).unwrap().index, open.index);
+
+    // What the operator takes back is closed, and stays so.
+    allowed(json!([])).await;
+    assert!(own("inner").allow.is_empty());
+    let now = service.action(&name("inner")).unwrap();
+    assert_ne!(now.index, inner.index);
+    assert_eq!((now.revision, &now.body), (inner.revision, &inner.body));
+    let status = service.node.status().await.unwrap();
+    assert!(!status.vm_of.contains_key(&inner.index), "the former VM is gone");
+    service.actions.forget_all();
+    service.restore().await;
+    assert_eq!((own("inner").allow.len(), own("inner").deny.len()), (0, 1));
+    assert_eq!(own("closed").deny.len(), 1);
+    allowed(json!(["10.0.0.0/8"])).await;
+    assert_eq!(own("inner").allow.len(), 1);
+}
+
 #[tokio::test]
 async fn a_namespace_whose_actions_cannot_be_removed_yet_ends_later() {
     let (service, _hold, directory) = service().await;

@@ -1,7 +1,7 @@
 //! `namespaces.json`.
 
 use super::{
-    Quotas, Tenant, TenantError, Used,
+    NetworkAllow, Quotas, Tenant, TenantError, Used,
     key::{KeyEntry, KeyName, StoredKey},
     usage::Usage,
 };
@@ -38,6 +38,8 @@ pub struct StoredTenant {
     #[serde(default)]
     quotas: Quotas,
     #[serde(default)]
+    network_allow: NetworkAllow,
+    #[serde(default)]
     usage: Used,
 }
 
@@ -55,16 +57,18 @@ impl StoredTenant {
     pub fn of(tenant: &Tenant) -> Self {
         let keys = tenant.keys.iter().map(|(name, key)| (name.clone(), key.stored()));
         let Tenant { created_ms, is_going, quotas, .. } = *tenant;
+        let network_allow = tenant.network_allow.clone();
         let usage = tenant.usage.used();
-        Self { created_ms, is_going, keys: keys.collect(), quotas, usage }
+        Self { created_ms, is_going, keys: keys.collect(), quotas, network_allow, usage }
     }
 
     pub fn tenant(self, namespace: &Namespace) -> Tenant {
-        let Self { created_ms, is_going, keys, quotas, usage } = self;
+        let Self { created_ms, is_going, keys, quotas, network_allow, usage } = self;
         let keys = keys.into_iter();
         let keys = keys.map(|(name, key)| (name, Arc::new(KeyEntry::restored(namespace, key))));
         let usage = Arc::new(Usage::from(usage));
-        Tenant { created_ms, is_going, keys: keys.collect(), quotas, usage, ..Tenant::default() }
+        let keys = keys.collect();
+        Tenant { created_ms, is_going, keys, quotas, network_allow, usage, ..Tenant::default() }
     }
 }
 

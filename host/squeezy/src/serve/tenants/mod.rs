@@ -7,6 +7,7 @@ mod calls;
 mod error;
 mod file;
 mod key;
+mod network_allow;
 mod quota;
 mod tenancy;
 #[cfg(test)]
@@ -16,6 +17,7 @@ mod usage;
 pub use calls::Calling;
 pub use error::TenantError;
 pub use key::{KeyName, NewKey};
+pub use network_allow::NetworkAllow;
 pub use quota::{OverQuota, Quotas};
 pub use tenancy::Tenancy;
 pub use usage::{Memory, Used};
@@ -67,6 +69,7 @@ struct Tenant {
     is_going: bool,
     keys: BTreeMap<KeyName, Arc<KeyEntry>>,
     quotas: Quotas,
+    network_allow: NetworkAllow,
     calls: Arc<Calls>,
     usage: Arc<Usage>,
 }
@@ -176,6 +179,13 @@ impl Tenants {
         state.namespaces.get(namespace).map(|tenant| tenant.quotas).unwrap_or_default()
     }
 
+    /// What the operator allows the actions of a namespace to open for themselves.
+    pub fn network_allow(&self, namespace: &Namespace) -> NetworkAllow {
+        let state = self.read();
+        let tenant = state.namespaces.get(namespace);
+        tenant.map(|tenant| tenant.network_allow.clone()).unwrap_or_default()
+    }
+
     /// How many activations are kept of namespaces for which that is said.
     pub fn most_activations(&self) -> BTreeMap<Namespace, usize> {
         let state = self.read();
@@ -199,6 +209,7 @@ impl Tenants {
             "deleting": tenant.is_going,
             "keys": tenant.keys.len(),
             "quotas": tenant.quotas,
+            "network_allow": tenant.network_allow,
             "calls": tenant.calls.count(),
             "usage": tenant.usage.used().describe(),
         }))
@@ -214,6 +225,20 @@ impl Tenants {
             let tenant = state.namespaces.get_mut(namespace).filter(|tenant| !tenant.is_going);
             let tenant = tenant.ok_or(TenantError::NoNamespace)?;
             tenant.quotas = tenant.quotas.changed(change).map_err(TenantError::Quotas)?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Changes what the actions of a namespace may open for themselves.
+    pub async fn set_network_allow(
+        &self,
+        namespace: &Namespace,
+        allow: NetworkAllow,
+    ) -> Result<(), TenantError> {
+        self.change(|state| {
+            let tenant = state.namespaces.get_mut(namespace).filter(|tenant| !tenant.is_going);
+            tenant.ok_or(TenantError::NoNamespace)?.network_allow = allow;
             Ok(())
         })
         .await

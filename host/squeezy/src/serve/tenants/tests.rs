@@ -223,6 +223,29 @@ async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
 }
 
 #[tokio::test]
+async fn what_the_operator_allows_a_namespace_is_kept_and_goes_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let acme = namespace("acme");
+    let allow: NetworkAllow = serde_json::from_value(json!(["10.1.0.0/16"])).unwrap();
+    let refused = tenants.set_network_allow(&acme, allow.clone()).await;
+    assert!(matches!(refused, Err(TenantError::NoNamespace)));
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    assert_eq!(tenants.network_allow(&acme), NetworkAllow::default());
+    tenants.set_network_allow(&acme, allow.clone()).await.unwrap();
+    assert_eq!(tenants.describe(&acme).unwrap()["network_allow"], json!(["10.1.0.0/16"]));
+    tenants.set_quotas(&acme, Map::new()).await.unwrap();
+    drop(tenants);
+    let tenants = open(&directory);
+    assert_eq!(tenants.network_allow(&acme), allow);
+    assert_eq!(tenants.network_allow(&Namespace::guest()), NetworkAllow::default());
+    tenants.begin_to_go(&acme).await.unwrap();
+    tenants.end(&acme).await.unwrap();
+    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    assert_eq!(tenants.network_allow(&acme), NetworkAllow::default());
+}
+
+#[tokio::test]
 async fn a_change_that_cannot_be_written_is_none() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
