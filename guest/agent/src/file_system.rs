@@ -48,7 +48,9 @@ impl FileSystem {
     /// nothing has changed.
     pub async fn limit(self, bytes: u64) -> io::Result<()> {
         // The kernel waits for its lock of the file system. And this copy may be the last one then.
-        tokio::task::spawn_blocking(move || limit(&self.0, bytes)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || limit(&self.0, bytes))
+            .await
+            .map_err(io::Error::other)?
     }
 
     /// Leaves it. If that was the last that had it, its files are gone when this returns.

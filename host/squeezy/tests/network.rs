@@ -171,7 +171,5 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     assert_eq!(fetch(&daemon, "inner", private.clone()), page);
     assert!(is_refused("inner", &public) && is_refused("open", &private));
     allow(json!([]));
-    until("what the operator takes back is closed", || {
-        is_refused("inner", &private).then_some(())
-    });
+    until("what the operator takes back is closed", || is_refused("inner", &private).then_some(()));
 }
