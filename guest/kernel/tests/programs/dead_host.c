@@ -138,7 +138,7 @@ TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 	actor_kill(&neighbour);
 }
 
-/* It may be killed when it has just stopped waiting: then another host dies for another instance. */
+/* It may be killed just after it has waited: then another host dies for another instance. */
 TEST(who_waits_for_the_host_can_be_killed, .seconds = 120)
 {
 	const u64 killed = event_count("wait_kills");
