@@ -9,10 +9,11 @@ use std::{
 };
 
 /// Networks that no guest may reach, whatever its rules say: this network, loopback, link-local, those for tests of
-/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included. What two clouds
-/// tell their machines is at addresses that look public, Azure's in the one that is not reserved.
-const NEVER: [Ipv4Net; 8] = [
+/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included. What three
+/// clouds tell their machines is at addresses that look public, or like an operator's own: Alibaba's, Azure's and Oracle's.
+const NEVER: [Ipv4Net; 9] = [
     network([0, 0, 0, 0], 8),
+    network([100, 100, 100, 200], 32),
     network([127, 0, 0, 0], 8),
     network([169, 254, 0, 0], 16),
     network([168, 63, 129, 16], 32),

@@ -83,6 +83,11 @@ impl Service {
                 (Err(error), result) => *result = Err(error),
             }
         }
+        // How long a former version would serve is up to the latest one's code, and to further updates.
+        let exceeds = |former: &Action| {
+            former.name.namespace == *namespace && network::exceeds(former, &allow)
+        };
+        self.actions.end_rolls_of(exceeds);
         result
     }
 

@@ -49,6 +49,12 @@ pub(super) fn changes(action: &Action, allow: &NetworkAllow) -> bool {
     own_rules(&action.body, function, allow).is_ok_and(|rules| rules != function.reach.own)
 }
 
+/// Whether an action reaches what is not allowed to it any more.
+pub(super) fn exceeds(action: &Action, allow: &NetworkAllow) -> bool {
+    let function = &action.image.function;
+    !function.reach.own.allow.iter().all(|own| may_allow(own, function, allow))
+}
+
 /// What is private is opened only by the image's definition or the operator; the rest opens nothing.
 fn may_allow(destination: &Destination, function: &Function, allow: &NetworkAllow) -> bool {
     let mut of_image = function.reach.rules.allow.iter().filter(|allowed| allowed.is_private());
