@@ -2,7 +2,7 @@
 //! it in real ones.
 
 mod common;
-#[path = "common/disk.rs"]
+#[path = "../../../scripts/disk.rs"]
 mod disk;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -208,7 +208,7 @@ fn code_takes_no_more_of_the_disk_than_it_may() {
 
 #[test]
 fn a_full_disk_leaves_the_version_that_there_is() {
-    let disk = Disk::new();
+    let disk = Disk::new(256 << 10);
     let directory = disk.path();
     let daemon = daemon(directory);
     let version = |number: usize| python(&format!("{}# {number}", "x = 1\n".repeat(200_000)));

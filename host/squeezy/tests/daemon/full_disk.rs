@@ -28,13 +28,11 @@ type Change = (&'static str, &'static str, Option<Value>);
 
 /// A disk that can be full; `None` if there can be none here.
 fn disk() -> Option<Disk> {
-    let disk = Disk::new();
-    if !disk.fill(0) {
+    let disk = Disk::mounted(256 << 10);
+    if disk.is_none() {
         skip("a small disk cannot be mounted: run this as root");
-        return None;
     }
-    disk.free();
-    Some(disk)
+    disk
 }
 
 /// A daemon with its state on this disk.

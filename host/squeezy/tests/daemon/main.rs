@@ -5,7 +5,7 @@ mod certificate;
 mod clock;
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/disk.rs"]
+#[path = "../../../../scripts/disk.rs"]
 mod disk;
 mod full_disk;
 mod killed;

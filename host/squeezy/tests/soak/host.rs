@@ -29,7 +29,7 @@ pub struct Host {
 impl Host {
     /// Creates a directory for everything; the daemon is not started yet.
     pub fn new(build: &Path, world: Arc<World>) -> Self {
-        let disk = Disk::new();
+        let disk = Disk::new(256 << 10);
         let own = disk.path().join("build");
         fs::create_dir_all(own.join("images")).unwrap();
         for file in ["kernel", "initramfs.cpio"] {

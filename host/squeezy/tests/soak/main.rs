@@ -6,7 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../common/disk.rs"]
+#[path = "../../../../scripts/disk.rs"]
 mod disk;
 
 mod calls;

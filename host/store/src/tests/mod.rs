@@ -1,6 +1,7 @@
 //! The store as a whole. Its parts have no tests of their own, because they are only right together.
 
 mod cost;
+#[path = "../../../../scripts/disk.rs"]
 mod disk;
 mod full_disk;
 mod killed;

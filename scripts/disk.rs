@@ -1,10 +1,13 @@
-//! A small disk that can be full.
+//! A small disk that can be full. Tests of several crates have this file as a module.
+
+#![allow(dead_code, reason = "not everybody needs all of it")]
 
 use rustix::{
     mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount},
     thread::{UnshareFlags, unshare_unsafe},
 };
 use std::{
+    ffi::CString,
     fs::{self, File},
     io::Write,
     path::{Path, PathBuf},
@@ -21,9 +24,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Everything that is to see the file system has to be started by this thread or its children. It disappears with
-    /// the last of them, however that ends.
-    pub fn new() -> Self {
+    /// One of this many KiB. Everything that is to see the file system has to be started by this thread or its children.
+    /// It disappears with the last of them, however that ends.
+    pub fn new(kib: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         // SAFETY: this thread and those it starts from now on get their own mount namespace;
         // everything else that threads share, memory and file descriptors, remains shared.
@@ -32,9 +35,15 @@ impl Disk {
             let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
             mount_change("/", private).unwrap();
             let flags = MountFlags::NOSUID | MountFlags::NODEV;
-            mount("tmpfs", directory.path(), "tmpfs", flags, c"size=256m,mode=700").unwrap();
+            let options = CString::new(format!("size={kib}k,mode=700")).unwrap();
+            mount("tmpfs", directory.path(), "tmpfs", flags, Some(options.as_c_str())).unwrap();
         }
         Self { directory, is_own }
+    }
+
+    /// The same, if it is a file system of its own.
+    pub fn mounted(kib: usize) -> Option<Self> {
+        Some(Self::new(kib)).filter(|disk| disk.is_own)
     }
 
     pub fn path(&self) -> &Path {
@@ -49,7 +58,7 @@ impl Disk {
         let mut file = File::options().create(true).append(true).open(self.filling()).unwrap();
         while file.write_all(&[0; PAGE]).is_ok() {}
         let length = file.metadata().unwrap().len();
-        file.set_len(length - (leave * PAGE) as u64).unwrap();
+        file.set_len(length.saturating_sub((leave * PAGE) as u64)).unwrap();
         true
     }
 
