@@ -5,7 +5,7 @@
 //! descriptor. No call goes on as it was.
 
 use super::{
-    Network, NetworkCounters, Refusal, own,
+    Network, NetworkCounters, Refusal,
     pace::Pace,
     rate::{HEADER_BYTES, OPENING_BYTES, Rate},
     resolver,
@@ -224,10 +224,7 @@ impl Judge {
             return Err(Refusal::TooMany);
         }
         if !resolver::is_resolver(to) {
-            self.network.rules.judge_within(to, &self.network.own)?;
-            if own::is_own(*to.ip()) {
-                return Err(Refusal::Host);
-            }
+            self.network.rules.judge_all(to, &self.network.own)?;
         }
         let now = Instant::now();
         let may = self.pace.take(1, now) && self.rate.take(bytes, now);

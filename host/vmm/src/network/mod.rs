@@ -17,7 +17,6 @@ mod rules;
 mod tap;
 
 pub use counts::{NetworkCounters, NetworkCounts};
-pub use own::is_own;
 pub use possible::problem;
 pub use rules::{Destination, InvalidDestination, Refusal, Rules};
 pub use tap::{InvalidTapName, TapName};

@@ -1,15 +1,24 @@
 //! The addresses of the host itself.
 
+use super::rules::{Refusal, Rules};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::{
     fs,
     net::{Ipv4Addr, SocketAddrV4},
 };
 
+impl Rules {
+    /// As [`Self::judge_within`], for an address that may be the host's, which nobody reaches.
+    pub fn judge_all(&self, to: SocketAddrV4, own: &Self) -> Result<(), Refusal> {
+        self.judge_within(to, own)?;
+        if is_own(*to.ip()) { Err(Refusal::Host) } else { Ok(()) }
+    }
+}
+
 /// Whether this address is one of the host's, or one that means several machines, the host among them. The host is
 /// asked each time, because its addresses change: it lets a socket be bound only to such an address. If it cannot be
 /// asked, the answer is yes.
-pub fn is_own(address: Ipv4Addr) -> bool {
+fn is_own(address: Ipv4Addr) -> bool {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     let bound = socket.and_then(|socket| bind(&socket, &SocketAddrV4::new(address, 0)));
     bound != Err(rustix::io::Errno::ADDRNOTAVAIL)

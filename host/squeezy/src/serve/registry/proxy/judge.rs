@@ -2,7 +2,7 @@
 
 use super::{Failure, target::Target};
 use crate::serve::config::RegistryEntry;
-use squeezy_vmm::network::{Refusal, Rules, is_own};
+use squeezy_vmm::network::{Refusal, Rules};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 /// How many addresses of a name are looked at.
@@ -123,14 +123,14 @@ fn judge(address: SocketAddr) -> Result<(), &'static str> {
         // What leads where in IPv6 is not known: ADR 0050.
         return Err("an address of IPv6");
     };
-    match Rules::default().judge(SocketAddrV4::new(ip, address.port())) {
-        Ok(()) if is_own(ip) => Err(
-            "an address of this machine, which all seem to be while net.ipv4.ip_nonlocal_bind is 1",
-        ),
-        Ok(()) => Ok(()),
-        Err(Refusal::Private) => Err("a private address"),
-        Err(_) => Err("an address that is not public"),
-    }
+    let rules = Rules::default();
+    rules.judge_all(SocketAddrV4::new(ip, address.port()), &rules).map_err(|refusal| match refusal {
+        Refusal::Host => {
+            "an address of this machine, which all seem to be while net.ipv4.ip_nonlocal_bind is 1"
+        }
+        Refusal::Private => "a private address",
+        _ => "an address that is not public",
+    })
 }
 
 #[cfg(test)]
