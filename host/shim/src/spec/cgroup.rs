@@ -5,8 +5,9 @@ use std::path::{Component, Path, PathBuf};
 /// The name of the group in which kubelet has all pods, whichever classes they are of.
 const PODS: &str = "kubepods";
 
-/// The group of all pods, the innermost one if kubelet is in a pod itself, from where groups are mounted, of the path of one that is for a sandbox: `SLICE:PREFIX:NAME`
-/// where systemd makes groups, else a path. `None` if kubelet has not made it.
+/// The group of all pods, from where groups are mounted, of the path of one that is for a sandbox: `SLICE:PREFIX:NAME`
+/// where systemd makes groups, else a path. The innermost one, if kubelet is in a pod itself; `None` if kubelet has not
+/// made it.
 pub(super) fn of_pods(path: &str) -> Option<PathBuf> {
     match path.split_once(':') {
         Some((slice, _)) => slice_of_pods(slice.strip_suffix(".slice")?),

@@ -9,8 +9,9 @@ use std::{
 };
 
 /// Networks that no guest may reach, whatever its rules say: this network, loopback, link-local, those for tests of
-/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included. What three
-/// clouds tell their machines is at addresses that look public, or like an operator's own: Alibaba's, Azure's and Oracle's.
+/// devices, of which one is the guest's own, multicast, and what is reserved (RFC 6890), broadcast included. And where
+/// three clouds have what they tell their machines, at addresses that look public or like an operator's own: Alibaba,
+/// Azure and Oracle.
 const NEVER: [Ipv4Net; 9] = [
     network([0, 0, 0, 0], 8),
     network([100, 100, 100, 200], 32),

@@ -236,8 +236,7 @@ fn more_for_values(body: &[u8]) -> usize {
 }
 
 /// Reads a body of at most `most` bytes into memory that was reserved before; says when it begins to wait for the client.
-/// Somewhat more than the limit is read too, for
-/// clients that only read the response after sending everything.
+/// Somewhat more than the limit is read too, for clients that only read the response after sending everything.
 async fn collect(
     part: &Part,
     mut body: Body,
