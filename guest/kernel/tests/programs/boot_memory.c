@@ -7,6 +7,7 @@
 #include "actor.h"
 #include "harness.h"
 #include "instance.h"
+#include "llfree.h"
 #include "memory.h"
 #include "pages.h"
 #include "system.h"
@@ -392,7 +393,7 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	ASSERT_EQ(kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	/* Beside a host, what it gives back may be enough. */
-	if (!read_number("/sys/kernel/mm/llfree/counters/evicted_allocations"))
+	if (!event_count("evicted_allocations"))
 		ASSERT_GE(moved(), isolated + 1);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
 	actor_kill(&pieces);

@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "host.h"
 #include "instance.h"
+#include "llfree.h"
 #include "memory.h"
 #include "pages.h"
 #include "squeezy.h"
@@ -18,7 +19,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FILES		"/sys/kernel/mm/llfree/"
 /* How long who needs memory waits for what is in hand, and for what is kept, and is killed. */
 #define WAITED_MS	(1000 + 250 + PROMPT_MS)
 /* What the host takes of ordinary memory, in areas: of each kind. */
@@ -28,15 +28,7 @@ static u64 zone_number(const char *zone, const char *name)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path), FILES "zones/%s/%s", zone, name);
-	return read_number(path);
-}
-
-static u64 event_count(const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), FILES "counters/%s", name);
+	snprintf(path, sizeof(path), "/sys/kernel/mm/llfree/zones/%s/%s", zone, name);
 	return read_number(path);
 }
 

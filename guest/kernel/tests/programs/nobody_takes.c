@@ -4,19 +4,7 @@
  * host, nor found its traces.
  */
 #include "harness.h"
-#include "system.h"
-
-#include <stdio.h>
-
-#define COUNTERS "/sys/kernel/mm/llfree/counters/"
-
-static u64 event_count(const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), COUNTERS "%s", name);
-	return read_number(path);
-}
+#include "llfree.h"
 
 TEST(nobody_has_waited)
 {
