@@ -10,6 +10,10 @@ oldest=1.26
 version=1.26.8
 sum=h1:ZOmGe1OnfREDMIdb1Qi4G9JSuDPBLGExZMQ4nis1RXM=
 
+# Static programs, of the modules in go.sum and no others, the same wherever they are built. Each package is named, for
+# build_programs of common.sh to show how far it is. ARGUMENTs count more than these.
+export CGO_ENABLED=0 GOFLAGS="-mod=readonly -v -trimpath -ldflags=-s"
+
 for go in go /usr/local/go/bin/go; do
 	found=$("$go" env GOVERSION 2>/dev/null) || continue
 	if printf 'go%s\n' "$oldest" "${found#go}" | sort -V -C; then exec "$go" "$@"; fi

@@ -13,7 +13,7 @@ variables=k8s.io/component-base/version
 build() {
 	cd "$source"
 	# Two at a time: each of them takes gigabytes for Kubernetes' larger packages.
-	CGO_ENABLED=0 GOFLAGS=-mod=readonly nice -n 5 "$root/scripts/go.sh" build -v -p 2 -trimpath \
+	nice -n 5 "$root/scripts/go.sh" build -p 2 \
 		-ldflags="-s -X $variables.gitVersion=$version -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*}" \
 		-o "$programs.new/" tool
 }

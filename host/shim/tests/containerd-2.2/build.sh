@@ -9,8 +9,7 @@ source=$root/host/shim/tests/containerd-2.2
 build() {
 	cd "$source"
 	# These file systems need headers of C, and nobody here has them.
-	CGO_ENABLED=0 GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -v -trimpath -ldflags=-s \
-		-tags no_aufs,no_btrfs,no_devmapper,no_zfs -o "$programs.new/" tool
+	"$root/scripts/go.sh" build -tags no_aufs,no_btrfs,no_devmapper,no_zfs -o "$programs.new/" tool
 }
 
 build_programs "$source" "containerd 2.2" build

@@ -7,7 +7,7 @@ set -euo pipefail
 source=$root/host/shim/tests/knative
 build() {
 	cd "$source"
-	CGO_ENABLED=0 GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -v -trimpath -ldflags=-s -o "$programs.new/" tool .
+	"$root/scripts/go.sh" build -o "$programs.new/" tool .
 }
 
 build_programs "$source" "Knative's queue-proxy" build

@@ -9,12 +9,12 @@ source=$root/host/shim/tests/kubernetes
 
 go() {
 	# These file systems need headers of C, and nobody here has them.
-	(cd "$source" && CGO_ENABLED=0 GOFLAGS=-mod=readonly "$root/scripts/go.sh" "$1" -trimpath -ldflags=-s \
-		-tags no_aufs,no_btrfs,no_devmapper,no_zfs "${@:2}")
+	"$root/scripts/go.sh" "$1" -tags no_aufs,no_btrfs,no_devmapper,no_zfs "${@:2}"
 }
 build() {
-	go build -v -o "$programs.new/" tool
-	go test -v -c -o "$programs.new/" sigs.k8s.io/cri-tools/cmd/critest
+	cd "$source"
+	go build -o "$programs.new/" tool
+	go test -c -o "$programs.new/" sigs.k8s.io/cri-tools/cmd/critest
 }
 
 build_programs "$source" "containerd and crictl" build

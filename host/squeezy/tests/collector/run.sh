@@ -8,7 +8,7 @@ set -euo pipefail
 source=$root/host/squeezy/tests/collector
 build() {
 	cd "$source"
-	GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -v -trimpath -ldflags=-s -o "$programs.new/collector" .
+	"$root/scripts/go.sh" build -o "$programs.new/collector" .
 }
 
 build_programs "$source" "the collector" build

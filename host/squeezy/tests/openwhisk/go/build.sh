@@ -7,8 +7,7 @@ set -euo pipefail
 source=$root/host/squeezy/tests/openwhisk/go
 build() {
 	cd "$source"
-	CGO_ENABLED=0 GOFLAGS=-mod=readonly "$root/scripts/go.sh" build -v -trimpath -ldflags=-s \
-		-o "$programs.new/client" .
+	"$root/scripts/go.sh" build -o "$programs.new/client" .
 }
 
 build_programs "$source" "OpenWhisk's client for Go" build
