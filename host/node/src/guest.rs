@@ -6,6 +6,9 @@ use squeezy_protocol::{Instance, InstanceId, InstanceSpec, PartitionNumber, Sque
 use squeezy_vmm::{BoxFuture, Grain, Result, Taken, Vm, VmError};
 use std::{sync::Arc, time::Duration};
 
+/// Whether what takes a while is still wanted; asked again and again meanwhile, on another thread.
+pub type GoesOn = Box<dyn Fn() -> bool + Send>;
+
 /// Operations on instances in a guest. Outside tests the only one is `VmGuest`; [`squeezy_vmm::AgentClient`]
 /// documents its calls.
 pub trait Guest: Send + Sync {
@@ -38,7 +41,7 @@ pub trait Guest: Send + Sync {
         &'a self,
         instance: &'a Instance,
         grain: Grain,
-        goes_on: Box<dyn Fn() -> bool + Send>,
+        goes_on: GoesOn,
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
     /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
     /// `None` if that is not possible in its VM.
@@ -112,7 +115,7 @@ impl Guest for VmGuest {
         &'a self,
         instance: &'a Instance,
         grain: Grain,
-        goes_on: Box<dyn Fn() -> bool + Send>,
+        goes_on: GoesOn,
     ) -> BoxFuture<'a, Option<Result<Taken>>> {
         Box::pin(async move {
             let partition = instance.partition.filter(|_| self.vm.can_take_free())?;

@@ -34,7 +34,7 @@ mod vm_end;
 pub use byte_rate::ByteRate;
 pub use call::{Answer, Call, CallError, WaitedFor};
 pub use contract::Contract;
-pub use guest::Guest;
+pub use guest::{GoesOn, Guest};
 pub use image::{FunctionImage, ImageError, oci_function, read_function};
 pub use instance::{InstanceError, Reply, SqueezeReport, StartTimes};
 pub use machine::{Blueprint, Machine, MachineDetails, ResizeOutcome};

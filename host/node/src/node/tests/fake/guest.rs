@@ -5,7 +5,7 @@ use super::{
     AGENT_LIMIT,
     machine::{FakeInstance, FakeMachine},
 };
-use crate::{Guest, Machine, node::tests::contracts::END_OF_OUTPUT};
+use crate::{GoesOn, Guest, Machine, node::tests::contracts::END_OF_OUTPUT};
 use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_protocol::{
@@ -269,7 +269,7 @@ impl Guest for FakeGuest {
         &'a self,
         _: &'a Instance,
         _: Grain,
-        _: Box<dyn Fn() -> bool + Send>,
+        _: GoesOn,
     ) -> BoxFuture<'a, Option<Result<Taken>>> {
         Box::pin(async { None })
     }
