@@ -24,6 +24,7 @@ pub mod profile;
 pub mod proxy;
 pub mod sandbox;
 pub mod server;
+mod sizes;
 pub mod squeeze;
 pub mod sysctl;
 pub mod sysfs;

@@ -1,6 +1,6 @@
 //! `/v1/memory`, `/v1/partitions` and `/v1/info`.
 
-use crate::{error::ApiError, sysfs};
+use crate::{error::ApiError, sizes, sysfs};
 use squeezy_protocol::{Info, Memory, PartitionState};
 use std::{collections::BTreeMap, fs, io};
 
@@ -10,7 +10,9 @@ pub fn memory() -> Result<Memory, ApiError> {
         fs::read_to_string(path).map_err(|e| ApiError::internal(&format!("reading {path}"), e))
     };
     Ok(Memory {
-        meminfo_bytes: meminfo(&read("/proc/meminfo")?),
+        meminfo_bytes: sizes::all(&read("/proc/meminfo")?)
+            .map(|(name, bytes)| (name.to_owned(), bytes))
+            .collect(),
         vmstat: vmstat(&read("/proc/vmstat")?),
         kernel_threads_ns: kernel_threads()
             .map_err(|e| ApiError::internal("reading the kernel's threads in /proc", e))?,
@@ -56,21 +58,8 @@ pub fn online_processors() -> u32 {
 /// behind `statm` are off by up to 32 pages per processor.
 fn resident() -> io::Result<u64> {
     let rollup = fs::read_to_string("/proc/self/smaps_rollup")?;
-    meminfo(&rollup)
-        .get("Rss")
-        .copied()
+    sizes::of(&rollup, "Rss")
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "smaps_rollup without Rss"))
-}
-
-/// Parses lines of the form `Name:   123 kB` into bytes; skips others.
-fn meminfo(text: &str) -> BTreeMap<String, u64> {
-    text.lines()
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(':')?;
-            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            Some((name.to_owned(), kib * 1024))
-        })
-        .collect()
 }
 
 /// Parses lines of the form `name 123`.
@@ -125,14 +114,6 @@ fn cpu_time_ns(pid: i32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn meminfo_is_in_bytes_and_skips_plain_counts() {
-        let map = meminfo("MemTotal:      1024 kB\nHugePages_Total:    7\nActive(anon):  4 kB\n");
-        assert_eq!(map["MemTotal"], 1 << 20);
-        assert_eq!(map["Active(anon)"], 4096);
-        assert_eq!(map.len(), 2);
-    }
 
     #[test]
     fn kernel_threads_are_told_from_processes() {

@@ -3,6 +3,7 @@
 //! The memory of a process is looked at through any of its threads: the first one may have ended before the others, and
 //! nothing is said of it from then on.
 
+use crate::sizes;
 use std::{cmp::Ordering, fs};
 
 /// Those that are not process 1 of a PID namespace, which is the agent's own program.
@@ -60,8 +61,8 @@ impl Resident {
             Some(Self {
                 process,
                 thread,
-                anonymous_bytes: bytes_of(&status, "RssAnon:")?,
-                shared_bytes: bytes_of(&status, "RssShmem:")?,
+                anonymous_bytes: sizes::of(&status, "RssAnon")?,
+                shared_bytes: sizes::of(&status, "RssShmem")?,
             })
         })
     }
@@ -115,14 +116,7 @@ fn status(thread: u32) -> Option<String> {
 /// Of each page of private or shared memory, the part that is its own.
 fn proportional_bytes(thread: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{thread}/smaps_rollup")).ok()?;
-    Some(bytes_of(&rollup, "Pss_Anon:")? + bytes_of(&rollup, "Pss_Shmem:")?)
-}
-
-/// The number of a line `name 123 kB`, in bytes.
-fn bytes_of(text: &str, name: &str) -> Option<u64> {
-    let number = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kib: u64 = number.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib << 10)
+    Some(sizes::of(&rollup, "Pss_Anon")? + sizes::of(&rollup, "Pss_Shmem")?)
 }
 
 /// The id of a process in its innermost namespace, from its `status`.
@@ -141,15 +135,6 @@ mod tests {
         assert_eq!(id_inside("Name:\tsh\nNSpid:\t312\t2\nThreads:\t1\n"), Some(2));
         assert_eq!(id_inside("NSpid:\t1\n"), Some(1));
         assert_eq!(id_inside(""), None);
-    }
-
-    #[test]
-    fn sizes_are_in_bytes() {
-        let text = "VmRSS:\t 99 kB\nRssAnon:\t      48 kB\nRssShmem:\t       0 kB\nThreads:\t1\n";
-        assert_eq!(bytes_of(text, "RssAnon:"), Some(48 << 10));
-        assert_eq!(bytes_of(text, "RssShmem:"), Some(0));
-        assert_eq!(bytes_of(text, "RssFile:"), None);
-        assert_eq!(bytes_of(text, "Threads:"), None);
     }
 
     #[test]
