@@ -3,7 +3,7 @@
 //! Whoever changes a task's state pushes its event under the same lock, so that events are in the order of what
 //! happened. Sending is apart from that: no task waits for containerd, which may be restarting.
 
-use crate::{Id, timestamp};
+use crate::{Id, mutex::lock, timestamp};
 use containerd_shim_protos::{
     api::ForwardRequest,
     events::task::{
@@ -18,7 +18,7 @@ use containerd_shim_protos::{
 };
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 use tokio::{
@@ -191,7 +191,7 @@ impl Events {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue.waiting)
     }
 
     /// All events that wait, for tests that look at them.

@@ -21,6 +21,7 @@ mod id;
 pub mod layers;
 pub mod log;
 pub mod machine;
+mod mutex;
 mod network;
 pub mod owner;
 pub mod program;

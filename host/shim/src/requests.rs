@@ -12,12 +12,15 @@ mod tests;
 
 pub use socket::Socket;
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    mutex::lock,
+};
 use futures_util::future::BoxFuture;
 use squeezy_requests::{Answer, PodName, Request};
 use std::{
     fmt,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
     time::Duration,
 };
 use tokio::{
@@ -205,7 +208,7 @@ impl<C: Cluster> MemoryRequest<C> {
     }
 
     fn asking(&self) -> MutexGuard<'_, (u64, Option<AbortHandle>)> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.asking)
     }
 
     async fn ask(&self, occupied_bytes: Option<u64>) -> Result<Answer, Silence> {

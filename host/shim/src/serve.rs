@@ -6,6 +6,7 @@ use crate::{
     events::Events,
     holder,
     host::{Holder, Host},
+    mutex::lock,
     registry::{Registry, ServerName},
     service::Service,
     settings::Settings,
@@ -18,7 +19,7 @@ use std::{
     ffi::OsString,
     os::unix::{ffi::OsStringExt, net::UnixListener},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::{
@@ -195,7 +196,7 @@ struct Entry {
 impl Entry {
     /// Whether it is not found any more.
     fn is_hidden(&self) -> bool {
-        !*self.is_found.lock().unwrap_or_else(PoisonError::into_inner)
+        !*lock(&self.is_found)
     }
 
     /// Is not found from now on.
@@ -206,7 +207,7 @@ impl Entry {
     /// Is not found from now on, unless pods have places and the server does not leave `anyway`. Returns whether it is
     /// so.
     fn leave(&self, anyway: bool) -> bool {
-        let mut is_found = self.is_found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_found = lock(&self.is_found);
         if !*is_found {
             return true;
         }
@@ -233,7 +234,7 @@ impl Host for Entry {
     }
 
     fn release(&self, pod: &Id) {
-        let is_found = self.is_found.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_found = lock(&self.is_found);
         if *is_found
             && let Err(error) =
                 self.assignment.registry().and_then(|registry| registry.release(pod))

@@ -6,6 +6,7 @@ mod diagnostics;
 mod doctor;
 mod init;
 mod interrupt;
+mod mutex;
 mod output;
 mod run;
 mod serve;

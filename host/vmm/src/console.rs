@@ -1,10 +1,11 @@
 //! The guest's console: its most recent lines, for error messages and for listeners.
 
+use crate::mutex::lock;
 use std::{
     collections::VecDeque,
     fs::File,
     io::Write,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -112,8 +113,7 @@ impl Console {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<str>>> {
-        // No code that holds the lock can leave the list half changed.
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lines)
     }
 }
 

@@ -45,6 +45,7 @@ mod measure;
 pub mod mechanism;
 pub mod memory;
 mod memory_backend;
+mod mutex;
 mod names;
 pub mod network;
 mod process;

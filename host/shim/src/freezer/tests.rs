@@ -1,7 +1,7 @@
 use super::*;
-use crate::error::Error;
+use crate::{error::Error, mutex::lock};
 use proptest::{collection::vec, prelude::*};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use tokio::task::JoinHandle;
 
 const AFTER: Duration = Duration::from_secs(8);
@@ -34,7 +34,7 @@ struct Inside {
 
 impl Fake {
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inside)
     }
 
     fn send(&self) {

@@ -5,6 +5,7 @@ use crate::{
     cgroup::SHARES,
     error::{Error, Result},
     layers::Taken,
+    mutex::lock,
     spec::Limits,
     vm::{Added, Container, Ended, Output},
 };
@@ -13,7 +14,7 @@ use squeezy_protocol::{
 };
 use squeezy_vmm::mechanism::outside_bytes;
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -254,10 +255,6 @@ impl Made {
             booted.pool.leave(layers).await;
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

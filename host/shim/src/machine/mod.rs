@@ -16,6 +16,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     freezer::Use,
     layers::{Cache, Guest, Pool},
+    mutex::lock,
     network::Networks,
     serve::Assignment,
     settings::Settings,
@@ -33,7 +34,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -129,7 +130,7 @@ impl Machine {
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inside)
     }
 
     /// Boots it, if nobody has.

@@ -13,6 +13,7 @@ mod traffic;
 pub use connection::Connection;
 pub use traffic::Traffic;
 
+use crate::mutex::lock;
 use connection::Uplink;
 use squeezy_netlink::{InterfaceIndex, Namespace, Netlink, apart};
 use squeezy_protocol::network::Network;
@@ -22,7 +23,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 /// The tap devices of a VM. Those that no pod has are in a namespace of their own.
@@ -88,7 +89,7 @@ impl Networks {
     }
 
     fn free(&self) -> MutexGuard<'_, BTreeSet<u8>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 }
 

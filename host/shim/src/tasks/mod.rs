@@ -21,6 +21,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     events::{Event, Events},
     host::Host,
+    mutex::lock,
     timestamp,
     vm::{Ended, Signal, Vm},
 };
@@ -30,7 +31,7 @@ use containerd_shim_protos::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 use task::{Kind, Task};
 use tokio::sync::watch;
@@ -193,7 +194,7 @@ impl Tasks {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

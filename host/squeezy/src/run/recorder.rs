@@ -4,12 +4,13 @@ use super::{
     record::{Direction, PolicyRecord, RequestRecord, ResizeRecord, Sample, StartRecord},
     view::View,
 };
+use crate::mutex::lock;
 use squeezy_node::{NodeEvent, Observer, ResizeOutcome};
 use squeezy_scaler::{Counts, InstanceNumber, Moment, StopReason};
 use squeezy_vmm::{AcceleratorKind, MemoryUse};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Mutex, MutexGuard, Weak},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -136,7 +137,7 @@ impl Recorder {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn show(&self, what: impl FnOnce(&dyn View)) {

@@ -12,10 +12,11 @@ use super::{
     callers::{Caller, Role},
     tally::Tally,
 };
+use crate::mutex::lock;
 use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 use tokio::sync::Notify;
@@ -135,7 +136,7 @@ impl Crowd {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

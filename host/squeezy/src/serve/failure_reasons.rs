@@ -1,12 +1,13 @@
 //! Why calls were refused for reasons other than load: VMs that could not be booted, or instances
 //! that could not be started.
 
+use crate::mutex::lock;
 use squeezy_node::{CallError, NodeEvent};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, RejectReason};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 /// The maximum length of a reason.
@@ -122,7 +123,7 @@ impl FailureReasons {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

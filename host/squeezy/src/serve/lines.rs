@@ -1,10 +1,11 @@
 //! Turns at what only a few can do at a time: each namespace has a line of its own before it, so that one that does much
 //! of it keeps others waiting no longer than one that does a little, and the operator's never.
 
+use crate::mutex::lock;
 use squeezy_openwhisk::Namespace;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -60,7 +61,7 @@ impl Lines {
     }
 
     fn lines(&self) -> MutexGuard<'_, BTreeMap<Namespace, Arc<Semaphore>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lines)
     }
 }
 

@@ -4,8 +4,9 @@ use super::{
     bodies::{Bodies, Portion},
     tally::Tally,
 };
+use crate::mutex::lock;
 use squeezy_openwhisk::QualifiedName;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// All of them.
 pub struct Strangers {
@@ -68,7 +69,7 @@ impl Strangers {
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.calls)
     }
 }
 

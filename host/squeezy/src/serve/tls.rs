@@ -1,10 +1,11 @@
 //! The daemon's certificate, which can be replaced while it runs.
 
 use super::log::{log_line, log_warning};
+use crate::mutex::lock;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 use tokio_rustls::{
@@ -128,7 +129,7 @@ impl Tls {
     }
 
     fn current(&self) -> MutexGuard<'_, Loaded> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.current)
     }
 
     /// Whether the files had changed.

@@ -1,9 +1,10 @@
 //! One instance sends one large answer at a time: the host gathers answers whole, and an instance has many calls.
 
+use crate::mutex::lock;
 use squeezy_protocol::InstanceId;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
 };
 
 /// Whose turn it is, for each instance that owes answers.
@@ -13,7 +14,7 @@ pub(super) struct Turns(Arc<Mutex<BTreeMap<InstanceId, Weak<tokio::sync::Mutex<(
 impl Turns {
     /// What is to be held while a large answer of an instance is gathered.
     pub(super) fn of(&self, id: &InstanceId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.0);
         if let Some(turn) = turns.get(id).and_then(Weak::upgrade) {
             return turn;
         }

@@ -8,13 +8,14 @@ mod level;
 mod process;
 mod worker;
 
+use crate::mutex::lock;
 use level::Usage;
 use process::Processes;
 use std::{
     io,
     num::NonZeroU32,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -169,10 +170,6 @@ fn look(shares: &Mutex<Vec<Weak<CpuShare>>>, past: Duration, idle: Option<Durati
     for (share, niceness) in all.iter().zip(level::next(&usages, idle.max(0.0), processors)) {
         share.set_niceness(niceness);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The processes of a share: what they use, and how nice their threads are.
 
-use super::{CpuShare, level::NICEST, lock};
+use super::{CpuShare, level::NICEST};
+use crate::mutex::lock;
 use rustix::{
     fs::{CWD, Dir, Mode, OFlags, openat},
     process::Pid,

@@ -9,11 +9,12 @@ use super::{Mechanism, MechanismName, Sizing, Slot, Slots};
 use crate::{
     BoxFuture, Result, Vm, VmConfig, VmError,
     memory::{PartitionLayout, Resize},
+    mutex::lock,
 };
 use squeezy_protocol::{InstanceSpec, PartitionChoice, PartitionState};
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU16, Ordering::SeqCst},
     },
     time::{Duration, Instant},
@@ -146,7 +147,7 @@ impl Partitions {
     }
 
     fn reported(&self) -> std::sync::MutexGuard<'_, u16> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.reported)
     }
 
     fn held_error(&self, after: Duration) -> VmError {

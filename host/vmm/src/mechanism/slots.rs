@@ -1,8 +1,8 @@
 //! Slots for instances in a VM.
 
-use crate::{Result, VmError};
+use crate::{Result, VmError, mutex::lock};
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The number of a slot for an instance in a VM, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ impl Slots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<bool>> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.used)
     }
 }
 

@@ -2,14 +2,12 @@
 
 use super::{Heading, Totals, View, describe};
 use crate::{
+    mutex::lock,
     output::Output,
     run::record::{Direction, Outcome, RequestRecord, ResizeRecord, Sample},
 };
 use squeezy_load::Load;
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 /// Seconds between two lines about the state.
 const INTERVAL_SECONDS: f64 = 5.0;
@@ -35,7 +33,7 @@ impl Lines {
     }
 
     fn with(&self, work: impl FnOnce(&mut State)) {
-        work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        work(&mut lock(&self.state));
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Heading, Totals, View, describe};
 use crate::{
     interrupt::Interrupt,
+    mutex::lock,
     output::Output,
     run::record::{Outcome, RequestRecord, ResizeRecord, Sample},
 };
@@ -20,7 +21,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -71,7 +72,7 @@ impl Live {
     }
 
     fn with(&self, work: impl FnOnce(&mut Screen)) {
-        work(&mut self.screen.lock().unwrap_or_else(PoisonError::into_inner));
+        work(&mut lock(&self.screen));
     }
 }
 
@@ -150,7 +151,7 @@ fn draw_until(
 ) {
     while !end.load(Ordering::Relaxed) {
         let drawn = {
-            let screen = screen.lock().unwrap_or_else(PoisonError::into_inner);
+            let screen = lock(screen);
             terminal.draw(|frame| draw(frame, &screen)).is_ok()
         };
         // Losing the terminal must not end the run.

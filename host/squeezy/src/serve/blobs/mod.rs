@@ -8,6 +8,7 @@ mod space;
 
 pub use space::{DiskSpace, TakenSpace};
 
+use crate::mutex::lock;
 use sha2::{Digest as _, Sha256};
 use squeezy_openwhisk::Digest;
 use std::{
@@ -17,7 +18,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -322,7 +323,7 @@ impl Blobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -13,12 +13,13 @@ mod part;
 mod room;
 
 use super::lines::{Lines, Turn};
+use crate::mutex::lock;
 use axum::body::Bytes;
 pub use part::{Part, Payer, Portion};
 use room::{Held as HeldUnits, Room};
 use squeezy_protocol::MAX_PAYLOAD_BYTES;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 use tokio::sync::Semaphore;
@@ -100,7 +101,7 @@ impl Held {
     }
 
     fn turn(&self) -> MutexGuard<'_, Option<Turn>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
     /// Releases what is beyond `bytes`.

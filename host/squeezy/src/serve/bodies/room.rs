@@ -5,10 +5,11 @@
 //! run, may hold three quarters of the room, so that there is always some for answers, which are sent soon.
 
 use super::{NoRoom, Payer, Portion};
+use crate::mutex::lock;
 use squeezy_openwhisk::Namespace;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -176,7 +177,7 @@ impl Room {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -2,16 +2,15 @@
 //! first, and as long as an action has them.
 
 use super::*;
-use crate::serve::{
-    registry::{PulledImage, Reference},
-    tenants::Tenancy,
+use crate::{
+    mutex::lock,
+    serve::{
+        registry::{PulledImage, Reference},
+        tenants::Tenancy,
+    },
 };
 use squeezy_openwhisk::{Namespace, now_ms};
-use std::{
-    collections::BTreeSet,
-    fs,
-    sync::{MutexGuard, PoisonError},
-};
+use std::{collections::BTreeSet, fs, sync::MutexGuard};
 
 /// Name of the list of them in the state directory.
 pub const FILE: &str = "pulled.json";
@@ -213,7 +212,7 @@ impl Images {
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
-        self.pulled.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pulled)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Maps the node's functions to the names of their actions.
 
 use super::labels::Name;
-use crate::serve::action::Action;
+use crate::{mutex::lock, serve::action::Action};
 use squeezy_scaler::FunctionIndex;
 use squeezy_vmm::{GRANULE_BYTES, round_up};
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock},
 };
 
 /// What is known about a function besides its index.
@@ -66,6 +66,6 @@ impl Names {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<FunctionIndex, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 }

@@ -3,11 +3,9 @@
 //! The counters of `/metrics` begin at zero with each process, as Prometheus expects.
 
 use super::{Metrics, Name, Start};
+use crate::mutex::lock;
 use squeezy_store::Totals;
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Mutex};
 
 /// What functions had done before this process.
 pub type Earlier = Mutex<BTreeMap<Name, Totals>>;
@@ -16,17 +14,17 @@ impl Metrics {
     /// Counts on from these.
     pub fn go_on(&self, totals: &BTreeMap<String, Totals>) {
         let totals = totals.iter().map(|(name, totals)| (Name(name.as_str().into()), *totals));
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).extend(totals);
+        lock(&self.earlier).extend(totals);
     }
 
     /// Forgets what a function that is gone had done.
     pub fn forget_earlier(&self, function: &Name) {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner).remove(function);
+        lock(&self.earlier).remove(function);
     }
 
     /// What a function has done since it was made, before this process and in it.
     pub fn totals(&self, function: &Name) -> Totals {
-        let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = lock(&self.earlier);
         let earlier = earlier.get(function).copied().unwrap_or_default();
         Totals {
             cold: earlier.cold + self.started(function, Start::Cold),

@@ -7,14 +7,14 @@ use super::{
     reason,
     recent::{Recent, Reclaim, Times},
 };
-use crate::serve::failure_reasons::FailureReasons;
+use crate::{mutex::lock, serve::failure_reasons::FailureReasons};
 use squeezy_node::{Answer, CallError, NodeEvent, NodeStatus, Observer, ResizeOutcome};
 use squeezy_openwhisk::now_ms;
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use squeezy_vmm::{Taken, network::NetworkCounts};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -100,7 +100,7 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// An instance has ended, whether or not its memory is back.

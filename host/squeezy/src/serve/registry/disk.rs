@@ -1,12 +1,13 @@
 //! Watches what a pull takes of the disk while tools work on it.
 
 use super::{BlobError, PullError, WorkDirectory};
+use crate::mutex::lock;
 use crate::serve::blobs::{DiskSpace, TakenSpace, blocking};
 use squeezy_sandbox::{Sandbox, output};
 use std::{
     future::Future,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -118,7 +119,7 @@ impl PullSpace {
     }
 
     fn taken(&self) -> MutexGuard<'_, TakenSpace> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.taken)
     }
 }
 

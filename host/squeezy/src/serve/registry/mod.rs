@@ -20,6 +20,7 @@ use super::{
     tally::Tally,
     tenants::{OverQuota, Tenancy},
 };
+use crate::mutex::lock;
 use fetch::Access;
 pub use index::{Index, PulledImage};
 pub use probe::{NEEDS, probe};
@@ -31,7 +32,7 @@ use squeezy_sandbox::{Sandbox, ToolError, lines};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -535,8 +536,4 @@ impl Drop for Over {
     fn drop(&mut self) {
         lock(&self.registry.running).remove(&self.key);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,6 +31,7 @@ use super::{
     telemetry::Telemetry,
     tenants::{Tenancy, Tenants},
 };
+use crate::mutex::lock;
 pub use calls::{Answered, CallOrigin};
 use changing::Changing;
 pub use error::ServiceError;
@@ -55,7 +56,7 @@ use squeezy_vmm::Artifacts;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 use versions::{Actions, Roll};
 pub use web::WebCall;
@@ -399,10 +400,6 @@ fn limits(config: &Config, image: &FunctionImage, minimum_instances: u32) -> Fun
 /// A path that stays valid if the daemon is restarted in another directory.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

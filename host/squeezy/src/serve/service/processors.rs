@@ -1,6 +1,7 @@
 //! How namespaces share the processors: the VMs of each have a share, by its weight.
 
-use super::{Service, lock};
+use super::Service;
+use crate::mutex::lock;
 use squeezy_openwhisk::Namespace;
 use squeezy_vmm::{CpuShare, CpuShares};
 use std::{

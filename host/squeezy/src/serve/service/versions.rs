@@ -11,7 +11,8 @@
 //!
 //! Only what serves here is different: clients are shown, and the disk has, the latest version alone.
 
-use super::{Action, lock};
+use super::Action;
+use crate::mutex::lock;
 use squeezy_node::Node;
 use squeezy_openwhisk::QualifiedName;
 use squeezy_scaler::FunctionIndex;

@@ -8,7 +8,10 @@ use super::{
     Telemetry,
     span::{Span, SpanKind},
 };
-use crate::serve::metrics::{Name, Watch, reason};
+use crate::{
+    mutex::lock,
+    serve::metrics::{Name, Watch, reason},
+};
 use squeezy_node::{
     Answer, CallError, CallTrace, InstanceError, NodeEvent, Observer, ResizeOutcome, SpanId,
     SqueezeReport, StartTimes, TraceId, WaitedFor,
@@ -16,7 +19,7 @@ use squeezy_node::{
 use squeezy_scaler::{FunctionIndex, InstanceNumber, Moment, VmIndex};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -58,7 +61,7 @@ impl<O> Traced<O> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn life(&self, instance: InstanceNumber) -> Option<Life> {

@@ -1,6 +1,7 @@
 //! What waits to be sent: bounded, and never waited for by those who put it there.
 
 use super::span::Span;
+use crate::mutex::lock;
 use prometheus_client::metrics::counter::Counter;
 use std::{
     collections::VecDeque,
@@ -131,7 +132,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The calls of a namespace: how many there are.
 
 use super::quota::{OverQuota, Quotas};
+use crate::mutex::lock;
 use squeezy_openwhisk::now_ms;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A minute, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
@@ -63,7 +64,7 @@ impl Calls {
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.now)
     }
 }
 
@@ -102,7 +103,7 @@ impl Rate {
     }
 
     fn of(&self, minute: u64) -> MutexGuard<'_, (u64, usize)> {
-        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.0);
         // Whichever way the clock jumps.
         if current.0 != minute {
             *current = (minute, 0);

@@ -20,6 +20,7 @@ use super::{
     service::Service,
     tenants::Used,
 };
+use crate::mutex::lock;
 use axum::{
     Json, Router,
     extract::{Path, Query, State},
@@ -39,7 +40,7 @@ use squeezy_store::Totals;
 use state::Latest;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Instant,
 };
 
@@ -99,11 +100,11 @@ impl Page {
     }
 
     fn history<T>(&self, look: impl FnOnce(&mut History) -> T) -> T {
-        look(&mut self.history.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut lock(&self.history))
     }
 
     fn latest(&self) -> Latest {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.latest).clone()
     }
 
     fn action(&self, function: &Name) -> Option<Arc<Action>> {

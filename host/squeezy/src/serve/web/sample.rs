@@ -1,11 +1,12 @@
 //! Samples the node every second.
 
 use super::{Page, history, state::Latest};
+use crate::mutex::lock;
 use squeezy_node::NodeStatus;
 use squeezy_openwhisk::now_ms;
 use std::{
     collections::BTreeSet,
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,7 +31,7 @@ impl Page {
     /// Gives the totals that have changed to the store. A daemon that is killed loses what it has
     /// counted since the last sample.
     pub fn keep_totals(&self) {
-        let mut kept = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.totals);
         let mut changed = Vec::new();
         for name in self.latest().functions.into_keys() {
             let totals = self.watch.metrics.totals(&name);
@@ -54,12 +55,12 @@ impl Page {
         let committed_bytes = status.committed_bytes;
         let latest = Latest { at_ms, committed_bytes, functions: functions.clone() };
         let earlier = {
-            let mut kept = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = lock(&self.latest);
             std::mem::replace(&mut *kept, latest)
         };
         for gone in earlier.functions.keys().filter(|name| !functions.contains_key(name)) {
             self.watch.forget(gone);
-            self.totals.lock().unwrap_or_else(PoisonError::into_inner).remove(gone);
+            lock(&self.totals).remove(gone);
             self.service.store.put_totals([(gone.0.to_string(), None)]);
         }
         self.watch.count_sweeps(status);

@@ -1,13 +1,16 @@
 //! Counts what namespaces use, and says how nice they are for it.
 
 use super::{Name, Page};
-use crate::serve::{
-    metrics::OfNamespace,
-    tenants::{Memory, Used},
+use crate::{
+    mutex::lock,
+    serve::{
+        metrics::OfNamespace,
+        tenants::{Memory, Used},
+    },
 };
 use squeezy_node::NodeStatus;
 use squeezy_openwhisk::{Namespace, QualifiedName};
-use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 impl Page {
     /// Counts what namespaces have held for this long, as of this sample.
@@ -15,7 +18,7 @@ impl Page {
         let tenants = &self.service.tenants;
         tenants.hold(&held(status, |index| self.watch.names.of(index).name), time);
         let now = tenants.used();
-        let mut counted = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = lock(&self.used);
         for gone in counted.keys().filter(|namespace| !now.contains_key(*namespace)) {
             self.watch.metrics.forget_namespace(&OfNamespace::from(gone));
         }

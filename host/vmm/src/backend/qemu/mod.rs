@@ -21,6 +21,7 @@ use crate::{
     measure::ThreadRole,
     memory::Layout,
     memory_backend::MemoryBackend,
+    mutex::lock,
     network::{self, Uplink},
     process::Process,
 };
@@ -34,7 +35,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::net::UnixStream as StdUnixStream,
     process::ExitStatus,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     time::Duration,
 };
 use tokio::{
@@ -323,10 +324,6 @@ async fn follow_stderr(source: pipe::Receiver, stderr: Arc<Mutex<Stderr>>) {
         stderr.lines.push_back(line.to_owned());
     })
     .await;
-}
-
-fn lock(stderr: &Mutex<Stderr>) -> MutexGuard<'_, Stderr> {
-    stderr.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connected pair of sockets: the host's end, and QEMU's, which only QEMU inherits. Nothing

@@ -5,6 +5,7 @@ use crate::{
     backend::{Device, Event, GuestEnd, SizeChange},
     host_memory::{HostMemory, MemoryPiece},
     memory::Layout,
+    mutex::lock,
 };
 use futures_util::StreamExt;
 use qapi::{
@@ -13,7 +14,7 @@ use qapi::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -68,7 +69,7 @@ impl Monitor {
         let (service, mut events) = negotiation.negotiate().await?.into_parts();
         let (sender, receiver) = channel(64);
         let sizes = broadcast::Sender::new(SIZE_CHANGES);
-        let reported = Arc::default();
+        let reported: Arc<Mutex<HashMap<Device, Instant>>> = Arc::default();
         let (changes, times) = (sizes.clone(), Arc::clone(&reported));
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
@@ -214,12 +215,6 @@ impl Monitor {
 /// A piece of the guest's memory without its file.
 fn piece(guest: u64, host_start: u64, bytes: u64) -> MemoryPiece {
     MemoryPiece { guest: guest..guest + bytes, host_start, file: None }
-}
-
-fn lock(
-    times: &Mutex<HashMap<Device, Instant>>,
-) -> std::sync::MutexGuard<'_, HashMap<Device, Instant>> {
-    times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The memory that a balloon leaves to the guest beyond what the guest always keeps.

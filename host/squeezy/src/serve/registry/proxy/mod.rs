@@ -12,8 +12,8 @@ mod target;
 #[cfg(test)]
 mod tests;
 
-use super::{PullError, lock};
-use crate::serve::config::RegistryEntry;
+use super::PullError;
+use crate::{mutex::lock, serve::config::RegistryEntry};
 use judge::Judge;
 use operator::OperatorsProxies;
 use request::{Head, Plain, Request};
