@@ -15,9 +15,7 @@ ln -s /etc/containerd/config.toml "$work/config.toml"
 cp /etc/containerd/config.toml "$work/config-before.toml"
 ln -sf "$(command -v containerd)" /usr/local/bin/containerd
 # It is the test that restarts containerd, and no service of systemd.
-# shellcheck disable=SC2016 # for systemctl
-printf '#!/bin/sh\n[ "$2" != --property=ExecStart ] || echo "argv[]=/usr/local/bin/containerd ;"\n' >/usr/local/bin/systemctl
-chmod 755 /usr/local/bin/systemctl
+install "$here/systemctl.sh" /usr/local/bin/systemctl
 # Nobody finds the shim there.
 rm "$work/bin/containerd-shim-squeezy-v2"
 
