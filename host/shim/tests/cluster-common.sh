@@ -107,3 +107,16 @@ status() {
 is() {
 	[ "$(status pod "$1" "$2")" = "$3" ]
 }
+# requested: what the pods of manifests/frozen.yaml request for their containers, in bytes, a line each.
+requested() {
+	kubectl get pods -l app=frozen -o jsonpath='{range .items[*]}{.spec.containers[0].resources.requests.memory}{"\n"}{end}' |
+		sed 's/^128Mi$/134217728/'
+}
+# all_request TEST BYTES: each of them requests less (-lt) than that, or so much (-eq).
+all_request() {
+	local bytes
+	[ -n "$(requested)" ] || return
+	for bytes in $(requested); do
+		test "$bytes" "$1" "$2" || return
+	done
+}

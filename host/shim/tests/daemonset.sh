@@ -91,13 +91,7 @@ apply requests
 is_rolled_out squeezy-requests
 kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
 kubectl rollout status deployment frozen --timeout=180s >/dev/null || die "it is not ready"
-# In bytes, and not 128Mi as in its manifest.
-requests_little() {
-	local requested
-	requested=$(kubectl get pods -l app=frozen -o jsonpath='{.items[0].spec.containers[0].resources.requests.memory}')
-	[[ $requested =~ ^[0-9]+$ ]] && [ "$requested" -lt $((64 << 20)) ]
-}
-until_true 60 requests_little
+until_true 60 all_request -lt $((64 << 20))
 kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
 until_true 60 no_vm_is_left
 kubectl --namespace kube-system delete daemonset squeezy-requests --timeout=60s >/dev/null

@@ -250,19 +250,6 @@ start_requests() {
 	requests=$!
 	until_true 10 test -S /run/squeezy/requests/socket
 }
-# requested: what the pods of a Deployment request for their containers, in bytes, a line each.
-requested() {
-	kubectl get pods -l app=frozen -o jsonpath='{range .items[*]}{.spec.containers[0].resources.requests.memory}{"\n"}{end}' |
-		sed 's/^128Mi$/134217728/'
-}
-# all_request TEST BYTES: each of them requests less (-lt) than that, or so much (-eq).
-all_request() {
-	local bytes
-	[ -n "$(requested)" ] || return
-	for bytes in $(requested); do
-		test "$bytes" "$1" "$2" || return
-	done
-}
 frozen_pod() {
 	kubectl get pods -l app=frozen -o jsonpath='{.items[0].metadata.name}'
 }
