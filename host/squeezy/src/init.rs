@@ -1,11 +1,9 @@
 //! `squeezy init`: a configuration to begin with.
 
-use crate::{
-    output::print,
-    serve::{CONFIG_HELP, machine_bytes},
-};
+use crate::{output::print, serve::CONFIG_HELP};
 use clap::Args as ClapArgs;
 use rustix::process::geteuid;
+use squeezy_vmm::machine_bytes;
 use std::{
     fs::File,
     io::{ErrorKind, Write},
@@ -28,7 +26,7 @@ pub struct Args {
 
 /// Writes it.
 pub fn main(args: &Args) -> Result<ExitCode, String> {
-    let text = configuration(machine_bytes(), geteuid().is_root());
+    let text = configuration(machine_bytes().ok(), geteuid().is_root());
     let path = &args.file;
     if path == Path::new("-") {
         print(text.trim_end());

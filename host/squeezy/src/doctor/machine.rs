@@ -1,13 +1,13 @@
 //! The machine: processors, memory and limits.
 
 use super::finding::Finding;
-use crate::serve::{Config, LESS_MEMORY, MOST_FILES, beyond_machine, machine_bytes};
+use crate::serve::{Config, LESS_MEMORY, MOST_FILES, beyond_machine};
 use bytesize::ByteSize;
 use rustix::process::{Resource, getrlimit};
 use squeezy_protocol::NetworkAccess;
 use squeezy_vmm::{
     AcceleratorChoice, MemoryBackend, SHARED_HUGE_PAGES_ON, SharedHugePages, available_bytes,
-    network, probe_kvm, transparent_huge_pages,
+    machine_bytes, network, probe_kvm, transparent_huge_pages,
 };
 use std::fs;
 
@@ -28,7 +28,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     if backend == MemoryBackend::Memfd {
         findings.push(holes(fs::read_to_string(FILLS_HOLES).ok().as_deref()));
     }
-    findings.push(memory(config.memory_bytes, machine_bytes(), available_bytes().ok()));
+    findings.push(memory(config.memory_bytes, machine_bytes().ok(), available_bytes().ok()));
     findings.push(files(getrlimit(Resource::Nofile).maximum));
     findings.push(network(config.network, network::problem()));
     findings

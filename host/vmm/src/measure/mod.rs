@@ -73,15 +73,25 @@ pub(crate) fn selected(path: &Path) -> Option<String> {
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())
 }
 
+/// The memory of this machine, in bytes.
+pub fn machine_bytes() -> Result<u64> {
+    meminfo("MemTotal")
+}
+
 /// Bytes that the host could give to a new program without swapping: what the kernel estimates, or
 /// the remainder of this process's cgroup limit if that is less.
 pub fn available_bytes() -> Result<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").map_err(|e| fail("/proc/meminfo", e))?;
-    let host = text
-        .lines()
-        .find_map(|line| kilobytes(line.strip_prefix("MemAvailable:")?))
-        .ok_or_else(|| fail("/proc/meminfo", "it has no MemAvailable"))?;
+    let host = meminfo("MemAvailable")?;
     Ok(cgroup_room_bytes().map_or(host, |room| room.min(host)))
+}
+
+/// A size that `/proc/meminfo` has, in bytes.
+fn meminfo(name: &str) -> Result<u64> {
+    let file = "/proc/meminfo";
+    let text = std::fs::read_to_string(file).map_err(|e| fail(file, e))?;
+    text.lines()
+        .find_map(|line| kilobytes(line.strip_prefix(name)?.strip_prefix(':')?))
+        .ok_or_else(|| fail(file, format_args!("it has no {name}")))
 }
 
 /// What this process's cgroup (v2) still allows, if it limits memory.
@@ -258,6 +268,7 @@ Rss:                  99 kB
     #[test]
     fn the_host_has_memory() {
         assert!(available_bytes().unwrap() > 1 << 20);
+        assert!(machine_bytes().unwrap() > 1 << 28);
         assert!(["always", "madvise", "never"].contains(&transparent_huge_pages().as_str()));
     }
 }
