@@ -49,22 +49,19 @@ impl Activations {
         };
         let path = format!("/activations?limit={}{name}", self.limit);
         let list = self.connection.ask("GET", &path, None)?;
-        if self.json {
-            show(&list);
-        } else {
-            print_list(
-                &list,
-                &[
-                    ("TIME", |a| time(&a["start"])),
-                    ("ACTIVATION", |a| text(&a["activationId"])),
-                    ("FUNCTION", |a| text(&a["name"])),
-                    ("STATUS", |a| status(&a["statusCode"])),
-                    ("DURATION MS", |a| text(&a["duration"])),
-                    ("WAIT MS", |a| annotation(a, "waitTime")),
-                    ("INIT MS", |a| annotation(a, "initTime")),
-                ],
-            );
-        }
+        print_list(
+            &list,
+            self.json,
+            &[
+                ("TIME", |a| time(&a["start"])),
+                ("ACTIVATION", |a| text(&a["activationId"])),
+                ("FUNCTION", |a| text(&a["name"])),
+                ("STATUS", |a| status(&a["statusCode"])),
+                ("DURATION MS", |a| text(&a["duration"])),
+                ("WAIT MS", |a| annotation(a, "waitTime")),
+                ("INIT MS", |a| annotation(a, "initTime")),
+            ],
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -203,21 +203,18 @@ impl Functions {
             }
             FunctionCommand::List { json } => {
                 let list = self.connection.ask("GET", "/actions?limit=200", None)?;
-                if json {
-                    show(&list);
-                } else {
-                    print_list(
-                        &list,
-                        &[
-                            ("NAME", |f| text(&f["name"])),
-                            ("VERSION", |f| text(&f["version"])),
-                            ("MADE FROM", |f| made_from(&f["exec"])),
-                            ("MEMORY MIB", |f| text(&f["limits"]["memory"])),
-                            ("TIMEOUT MS", |f| text(&f["limits"]["timeout"])),
-                            ("PROBLEM", |f| text(&f["problem"])),
-                        ],
-                    );
-                }
+                print_list(
+                    &list,
+                    json,
+                    &[
+                        ("NAME", |f| text(&f["name"])),
+                        ("VERSION", |f| text(&f["version"])),
+                        ("MADE FROM", |f| made_from(&f["exec"])),
+                        ("MEMORY MIB", |f| text(&f["limits"]["memory"])),
+                        ("TIMEOUT MS", |f| text(&f["limits"]["timeout"])),
+                        ("PROBLEM", |f| text(&f["problem"])),
+                    ],
+                );
             }
             FunctionCommand::Get { name, save_code } => {
                 let path = format!("{}?code={}", one(&name)?, save_code.is_some());

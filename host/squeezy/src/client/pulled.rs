@@ -65,23 +65,20 @@ impl Images {
             }
             ImageCommand::List { json } => {
                 let list = self.connection.ask("GET", "/images", None)?;
-                if *json {
-                    show(&list);
-                } else {
-                    print_list(
-                        &list,
-                        &[
-                            ("IMAGE", |i| text(&i["image"])),
-                            ("TAG", |i| text(&i["tag"])),
-                            ("DIGEST", |i| text(&i["digest"]).chars().take(19).collect()),
-                            ("SIZE", |i| i["bytes"].as_u64().map_or_else(|| progress(i), size)),
-                            ("FUNCTIONS", |i| {
-                                let names = i["actions"].as_array().into_iter().flatten();
-                                names.map(text).collect::<Vec<_>>().join(" ")
-                            }),
-                        ],
-                    );
-                }
+                print_list(
+                    &list,
+                    *json,
+                    &[
+                        ("IMAGE", |i| text(&i["image"])),
+                        ("TAG", |i| text(&i["tag"])),
+                        ("DIGEST", |i| text(&i["digest"]).chars().take(19).collect()),
+                        ("SIZE", |i| i["bytes"].as_u64().map_or_else(|| progress(i), size)),
+                        ("FUNCTIONS", |i| {
+                            let names = i["actions"].as_array().into_iter().flatten();
+                            names.map(text).collect::<Vec<_>>().join(" ")
+                        }),
+                    ],
+                );
             }
             ImageCommand::Show { image } => show(&self.connection.ask("GET", &one(image), None)?),
             ImageCommand::Remove { image } => {

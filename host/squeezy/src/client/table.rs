@@ -1,5 +1,6 @@
 //! Tables that clients print.
 
+use super::show;
 use crate::output::print;
 use serde_json::Value;
 
@@ -15,8 +16,11 @@ pub fn text(value: &Value) -> String {
 /// A column: its heading, and how to get its cell from a row.
 pub type Column<R> = (&'static str, fn(&R) -> String);
 
-/// Prints a table with a row for each entry of a list.
-pub fn print_list(list: &Value, columns: &[Column<Value>]) {
+/// Prints a list as JSON, or as a table with a row for each of its entries.
+pub fn print_list(list: &Value, json: bool, columns: &[Column<Value>]) {
+    if json {
+        return show(list);
+    }
     let rows = list.as_array().map(Vec::as_slice).unwrap_or_default();
     lines(rows, columns).iter().for_each(print);
 }

@@ -132,21 +132,18 @@ impl Namespaces {
                 let names = names.as_array().into_iter().flatten().filter_map(Value::as_str);
                 let all = names.map(|name| ask("GET", &one(name)?));
                 let all = Value::Array(all.collect::<Result<_, _>>()?);
-                if json {
-                    show(&all);
-                } else {
-                    print_list(
-                        &all,
-                        &[
-                            ("NAMESPACE", |n| text(&n["name"])),
-                            ("CREATED", |n| time_or_none(&n["created"])),
-                            ("KEYS", |n| text(&n["keys"])),
-                            ("CALLS", |n| text(&n["usage"]["calls"])),
-                            ("GiB s PROMISED", |n| text(&n["usage"]["promised_gib_seconds"])),
-                            ("GiB s OCCUPIED", |n| text(&n["usage"]["occupied_gib_seconds"])),
-                        ],
-                    );
-                }
+                print_list(
+                    &all,
+                    json,
+                    &[
+                        ("NAMESPACE", |n| text(&n["name"])),
+                        ("CREATED", |n| time_or_none(&n["created"])),
+                        ("KEYS", |n| text(&n["keys"])),
+                        ("CALLS", |n| text(&n["usage"]["calls"])),
+                        ("GiB s PROMISED", |n| text(&n["usage"]["promised_gib_seconds"])),
+                        ("GiB s OCCUPIED", |n| text(&n["usage"]["occupied_gib_seconds"])),
+                    ],
+                );
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -236,20 +233,17 @@ impl Keys {
             }
             KeyCommand::List { namespace, json } => {
                 let list = self.connection.ask_daemon("GET", &path(&namespace)?, None)?;
-                if json {
-                    show(&list);
-                } else {
-                    print_list(
-                        &list,
-                        &[
-                            ("KEY", |k| text(&k["name"])),
-                            ("ROLE", |k| text(&k["role"])),
-                            ("CREATED", |k| time_or_none(&k["created"])),
-                            ("LAST USED", |k| time_or_none(&k["last_used"])),
-                            ("ID", |k| text(&k["id"])),
-                        ],
-                    );
-                }
+                print_list(
+                    &list,
+                    json,
+                    &[
+                        ("KEY", |k| text(&k["name"])),
+                        ("ROLE", |k| text(&k["role"])),
+                        ("CREATED", |k| time_or_none(&k["created"])),
+                        ("LAST USED", |k| time_or_none(&k["last_used"])),
+                        ("ID", |k| text(&k["id"])),
+                    ],
+                );
             }
             KeyCommand::Revoke { name, namespace } => {
                 let path = format!("{}/{}", path(&namespace)?, segment(&name)?);
