@@ -1,6 +1,11 @@
 //! Ctrl-C, pressed in the terminal or received as a signal.
 
-use std::{io, sync::Arc};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -52,4 +57,21 @@ impl Interrupt {
         // The sender lives in `self`, so this cannot fail.
         let _ = self.count.subscribe().wait_for(|count| *count >= times).await;
     }
+}
+
+/// Waits until q or Ctrl-C is pressed, for at most this long; returns whether it was. The terminal is in raw mode, in which
+/// Ctrl-C is an ordinary key.
+pub fn is_pressed_within(pause: Duration) -> io::Result<bool> {
+    let until = Instant::now() + pause;
+    while event::poll(until.saturating_duration_since(Instant::now()))? {
+        if let Event::Key(key) = event::read()?
+            && key.is_press()
+        {
+            let control = key.modifiers.contains(KeyModifiers::CONTROL);
+            if key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c')) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }

@@ -6,10 +6,10 @@ use super::{
     status::heading,
     table::lines,
 };
+use crate::interrupt::is_pressed_within;
 use clap::Args;
 use ratatui::{
     DefaultTerminal, Frame,
-    crossterm::event::{self, Event, KeyCode, KeyModifiers},
     layout::{Constraint, Layout, Rect},
     style::{Color, Style, Stylize},
     symbols::Marker,
@@ -19,7 +19,7 @@ use ratatui::{
 use std::{
     io::{self, IsTerminal},
     process::ExitCode,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Interval between requests to the daemon, which samples its VMs as often.
@@ -68,7 +68,7 @@ impl Top {
     fn show(&self, terminal: &mut DefaultTerminal, screen: &mut Screen) -> io::Result<()> {
         loop {
             terminal.draw(|frame| draw(frame, screen))?;
-            if is_ended(PAUSE)? {
+            if is_pressed_within(PAUSE)? {
                 return Ok(());
             }
             let latest = screen.samples.last().map_or(0, |sample| sample.at_ms);
@@ -90,22 +90,6 @@ impl Screen {
         self.state = state;
         self.problem = None;
     }
-}
-
-/// Waits; returns whether a key has ended the program. In raw mode Ctrl-C is an ordinary key.
-fn is_ended(pause: Duration) -> io::Result<bool> {
-    let until = Instant::now() + pause;
-    while event::poll(until.saturating_duration_since(Instant::now()))? {
-        if let Event::Key(key) = event::read()?
-            && key.is_press()
-        {
-            let control = key.modifiers.contains(KeyModifiers::CONTROL);
-            if key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c')) {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
 }
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {

@@ -2,14 +2,13 @@
 
 use super::{Heading, Totals, View, describe};
 use crate::{
-    interrupt::Interrupt,
+    interrupt::{Interrupt, is_pressed_within},
     mutex::lock,
     output::Output,
     run::record::{Outcome, RequestRecord, ResizeRecord, Sample},
 };
 use ratatui::{
     DefaultTerminal, Frame,
-    crossterm::event::{self, Event, KeyCode, KeyModifiers},
     layout::{Constraint, Layout, Rect},
     style::{Color, Style, Stylize},
     symbols::Marker,
@@ -152,28 +151,16 @@ fn draw_until(
     while !end.load(Ordering::Relaxed) {
         let drawn = {
             let screen = lock(screen);
-            terminal.draw(|frame| draw(frame, &screen)).is_ok()
+            terminal.draw(|frame| draw(frame, &screen)).map(drop)
         };
-        // Losing the terminal must not end the run.
-        if !drawn || !matches!(read_keys(interrupt), Ok(())) {
-            std::thread::sleep(FRAME);
+        match drawn.and_then(|()| is_pressed_within(FRAME)) {
+            Ok(true) => interrupt.raise(),
+            Ok(false) => {}
+            // Losing the terminal must not end the run.
+            Err(_) => std::thread::sleep(FRAME),
         }
     }
     ratatui::restore();
-}
-
-/// Waits for the next frame. In raw mode Ctrl-C is an ordinary key.
-fn read_keys(interrupt: &Interrupt) -> io::Result<()> {
-    if event::poll(FRAME)?
-        && let Event::Key(key) = event::read()?
-        && key.is_press()
-    {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        if key.code == KeyCode::Char('q') || (control && key.code == KeyCode::Char('c')) {
-            interrupt.raise();
-        }
-    }
-    Ok(())
 }
 
 fn draw(frame: &mut Frame<'_>, screen: &Screen) {
