@@ -237,9 +237,11 @@ fn boot_memory_of_llfree_while_the_host_takes_on_the_debug_kernel() {
     boot_memory("boot-taken-debug", Kernel::Debug, 768 * MIB).host_takes(Llfree::All).check();
 }
 
-/// With a hole below 4 GiB, and a zone above it.
+/// Of memory with a hole below 4 GiB, and a zone above it.
+const TWO_ZONES_BYTES: u64 = 3584 * MIB;
+
 fn two_zones(name: &str) -> Suite {
-    boot_memory(name, Kernel::Release, 3584 * MIB)
+    boot_memory(name, Kernel::Release, TWO_ZONES_BYTES)
         .then("boot_zone")
         .may_skip("there is too much memory to do this in")
 }
@@ -254,6 +256,39 @@ fn boot_memory_of_llfree_in_two_zones() {
 #[ignore = "takes minutes, and one zone is run always: run by `make stress`"]
 fn boot_memory_of_llfree_in_two_zones_while_the_host_takes() {
     two_zones("boot-taken-zones").host_takes(Llfree::All).check();
+}
+
+/// All that the release kernel is tested with would take the debug kernel too long with so much memory.
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn two_zones_of_boot_memory_of_llfree_on_the_debug_kernel() {
+    boot_zones("zones-two-debug", Kernel::Debug)
+        .base(TWO_ZONES_BYTES)
+        .parameters(&LLFREE_ALL)
+        .then("boot_memory:llfree_counts_as_the_rest_of_the_kernel_does")
+        .then("boot_memory:half_of_it_is_to_be_had_in_huge_pages")
+        .then("nobody_takes")
+        .check();
+}
+
+/// With memory that Linux has made movable before there are partitions.
+fn movable(name: &str, kernel: Kernel) -> Suite {
+    Suite::new(name, kernel, usual(), &[PLUGS, "movable", "llfree"])
+        .base(768 * MIB)
+        .host_takes(Llfree::All)
+        .parameters(&["kernelcore=512M"])
+}
+
+#[test]
+#[ignore = "no VM of ours has this parameter: run by `make stress`"]
+fn movable_boot_memory_while_the_host_takes() {
+    movable("movable-taken", Kernel::Release).check();
+}
+
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn movable_boot_memory_while_the_host_takes_on_the_debug_kernel() {
+    movable("movable-taken-debug", Kernel::Debug).check();
 }
 
 /// That the tests expect of LLFree what Linux does without it.
