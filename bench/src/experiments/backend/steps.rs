@@ -11,9 +11,9 @@ use crate::{
         node_rig::{NodeRig, NodeRigPlan, Seen},
     },
 };
-use squeezy_node::{FunctionImage, MachineDetails, PolicyName};
+use squeezy_node::{FunctionImage, PolicyName};
 use squeezy_vmm::{
-    Grain, Kernel, Llfree, MemoryBackend, MemoryUse, VmError,
+    Grain, Llfree, MemoryBackend, MemoryUse, VmError,
     mechanism::{MechanismName, Sizing},
 };
 use std::{
@@ -225,9 +225,7 @@ async fn keep_of_rig(
     latency: Duration,
 ) -> Result {
     let now = rig.sample(Instant::now()).await?.memory.resident;
-    let details = rig.details();
-    let guest = |it: &MachineDetails| Guest::new(&it.kernel, Kernel::Release, &it.vmm_version);
-    let guest = details.as_ref().map(guest);
+    let guest = rig.guest();
     let guest = guest.ok_or_else(|| BenchError::function("no VM was booted".to_owned()))?;
     write(session, trial, &guest, figures(step, latency, now.resident_bytes, now.huge_bytes))
 }

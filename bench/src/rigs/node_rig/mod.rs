@@ -22,10 +22,10 @@ use super::load::Arrival;
 use crate::{
     error::{BenchError, Result},
     harness::Session,
-    record::Recorded,
+    record::{Guest, Recorded},
 };
 use squeezy_node::{Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan};
-use squeezy_openwhisk::{OpenWhisk, contract};
+use squeezy_openwhisk::contract;
 use squeezy_scaler::{Budget, Counts, FunctionIndex, TenantIndex};
 use squeezy_vmm::MemoryUse;
 use std::{
@@ -110,7 +110,7 @@ impl NodeRig {
                 let queue = QUEUE;
                 let limits =
                     FunctionLimits { keep_alive, freeze_after, queue, minimum_instances: 0 };
-                let contract = Arc::new(OpenWhisk);
+                let contract = plan.contract.clone();
                 let index = node
                     .add_function(vm, TenantIndex::FIRST, image.clone(), contract, limits)
                     .await;
@@ -204,6 +204,11 @@ impl NodeRig {
             memory,
             counts: status.functions.into_iter().map(|(_, counts)| counts).collect(),
         })
+    }
+
+    /// The guests' kernel and the VMM, once one has run.
+    pub(crate) fn guest(&self) -> Option<Guest> {
+        self.details().as_ref().map(trial::guest)
     }
 
     /// What runs the guests, once one has run.

@@ -1,8 +1,9 @@
 //! Settings of a rig.
 
-use squeezy_node::PolicyName;
+use squeezy_node::{Contract, PolicyName};
+use squeezy_openwhisk::OpenWhisk;
 use squeezy_scaler::SqueezePolicy;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Settings of a rig.
 pub(crate) struct NodeRigPlan {
@@ -16,6 +17,8 @@ pub(crate) struct NodeRigPlan {
     pub(crate) keep_alive: Duration,
     /// Whether all functions share one VM.
     pub(crate) one_vm: bool,
+    /// How the node talks to the servers of instances.
+    pub(crate) contract: Arc<dyn Contract>,
 }
 
 impl NodeRigPlan {
@@ -24,9 +27,10 @@ impl NodeRigPlan {
         Self::new(policy, u64::MAX, keep_alive)
     }
 
-    /// A memory budget, and a VM of its own for each function.
+    /// A memory budget, and a VM of its own for each function, which is in its image.
     pub(crate) fn new(policy: PolicyName, budget_bytes: u64, keep_alive: Duration) -> Self {
         let squeezing = policy.squeezing(budget_bytes);
-        Self { policy, budget_bytes, squeezing, keep_alive, one_vm: false }
+        let contract = Arc::new(OpenWhisk);
+        Self { policy, budget_bytes, squeezing, keep_alive, one_vm: false, contract }
     }
 }

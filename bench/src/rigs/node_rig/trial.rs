@@ -35,9 +35,13 @@ impl Trial<'_> {
         session: &Session<F>,
         details: Option<&MachineDetails>,
     ) -> Header {
-        let guest = |it: &MachineDetails| Guest::new(&it.kernel, Kernel::Release, &it.vmm_version);
         session.header(self.policy.name(), self.number, details.map(guest).as_ref())
     }
+}
+
+/// The guest that these are the details of.
+pub(super) fn guest(details: &MachineDetails) -> Guest {
+    Guest::new(&details.kernel, Kernel::Release, &details.vmm_version)
 }
 
 /// Policies take turns, and trials are far apart, so that changes on the host affect all of them.
