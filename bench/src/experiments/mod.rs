@@ -49,6 +49,7 @@ experiments! {
     plug: Plug,
     pressure: Pressure,
     coldstart: Coldstart,
+    code: Code,
     footprint: Footprint,
     elasticity: Elasticity,
     throughput: Throughput,

@@ -35,12 +35,12 @@ const GREY: RGBColor = RGBColor(120, 120, 120);
 pub(crate) fn colour(method: &str) -> RGBColor {
     match method {
         "squeezy" | "daemon" | "reclaim+libraries" | "frozen instance" | "llfree"
-        | "soft, pages" | "memfd" | "instance" => BLUE,
+        | "soft, pages" | "memfd" | "instance" | "code" => BLUE,
         "virtio-mem" | "vanilla" | "buddy" | "reporting" | "ram" | "never shrinks" => VERMILION,
         "balloon" | "eager" | "reporting, order 0" => ORANGE,
         "numa" | "pageout" | "overcommit" | "reporting, 100ms" => PURPLE,
         "reporting, order 0, 100ms" => YELLOW,
-        "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" => GREY,
+        "floor" | "ideal" | "control" | "nothing" | "baseline" | "plain" | "image" => GREY,
         "harvest" | "reclaim" | "hyperalloc, soft" | "soft" | "squeezy, no affinity" => SKY,
         "microvm" | "hyperalloc, stopped" | "nothing, llfree" | "overcommit, memfd" => BLACK_LINE,
         _ => GREEN,

@@ -9,7 +9,7 @@ pub(crate) mod faultbench;
 pub(crate) mod load;
 pub(crate) mod memhog_vm;
 pub(crate) mod node_rig;
-mod prepare;
+pub(crate) mod prepare;
 pub(crate) mod process;
 pub(crate) mod program_vm;
 pub(crate) mod resized_vm;

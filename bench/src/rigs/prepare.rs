@@ -1,4 +1,4 @@
-//! Builds what a rig needs, if it is missing.
+//! Builds what a rig or an experiment needs, if it is missing.
 
 use crate::{
     error::{BenchError, Result},
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
 /// Has `script`, a path in the checkout that contains the build directory, make what of `files` is missing.
-pub(super) async fn prepare(
+pub(crate) async fn prepare(
     build: &Path,
     files: impl IntoIterator<Item = PathBuf>,
     script: &'static str,

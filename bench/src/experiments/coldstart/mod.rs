@@ -142,7 +142,8 @@ impl Report for Arguments {
     }
 }
 
-fn panel(records: &[Line], function: String) -> Panel {
+/// The parts of a function's starts, by method.
+pub(crate) fn panel(records: &[Line], function: String) -> Panel {
     let mut starts = starts(records);
     starts.retain(|(of, ..)| *of == function);
     let series = |name: &str, colour, value: fn(&Line) -> u64| Series {
@@ -193,43 +194,50 @@ async fn one(session: &mut Session<Figures>, trial: &Trial<'_>) -> Result {
         let seen = &rig.seen()[seen_before..];
         let header = trial.header(session, rig.details().as_ref());
         let function = &trial.functions[0].function;
-        session.keep(header, figures(function, vm_was_there, &answered, seen))?;
+        session.keep(header, Figures::of(function, vm_was_there, &answered, seen))?;
     }
     rig.stop().await;
     Ok(())
 }
 
-/// The phases of a start.
-fn figures(function: &Function, vm_was_there: bool, answered: &Answered, seen: &[Seen]) -> Figures {
-    let mut figures = Figures {
-        function: function.name.clone(),
-        vm_was_there,
-        total_ns: nanoseconds(answered.latency),
-        boot_ns: 0,
-        plug_ns: 0,
-        sandbox_ns: 0,
-        init_ns: 0,
-        run_ns: nanoseconds(answered.latency.saturating_sub(answered.waited)),
-        stop_ns: 0,
-        reclaim_ns: 0,
-        size_bytes: function.memory_bytes,
-    };
-    for seen in seen {
-        match seen {
-            Seen::Booted(took) => figures.boot_ns = nanoseconds(*took),
-            Seen::Plugged(took) => figures.plug_ns = nanoseconds(*took),
-            Seen::Started(times) => {
-                figures.sandbox_ns = nanoseconds(times.spawn);
-                figures.init_ns = nanoseconds(times.init);
+impl Figures {
+    /// The phases of a start.
+    pub(crate) fn of(
+        function: &Function,
+        vm_was_there: bool,
+        answered: &Answered,
+        seen: &[Seen],
+    ) -> Self {
+        let mut figures = Self {
+            function: function.name.clone(),
+            vm_was_there,
+            total_ns: nanoseconds(answered.latency),
+            boot_ns: 0,
+            plug_ns: 0,
+            sandbox_ns: 0,
+            init_ns: 0,
+            run_ns: nanoseconds(answered.latency.saturating_sub(answered.waited)),
+            stop_ns: 0,
+            reclaim_ns: 0,
+            size_bytes: function.memory_bytes,
+        };
+        for seen in seen {
+            match seen {
+                Seen::Booted(took) => figures.boot_ns = nanoseconds(*took),
+                Seen::Plugged(took) => figures.plug_ns = nanoseconds(*took),
+                Seen::Started(times) => {
+                    figures.sandbox_ns = nanoseconds(times.spawn);
+                    figures.init_ns = nanoseconds(times.init);
+                }
+                Seen::Reclaimed { stop, latency, .. } => {
+                    figures.stop_ns = nanoseconds(*stop);
+                    figures.reclaim_ns = latency.map_or(0, nanoseconds);
+                }
+                Seen::Squeezed(_) | Seen::Paused => {}
             }
-            Seen::Reclaimed { stop, latency, .. } => {
-                figures.stop_ns = nanoseconds(*stop);
-                figures.reclaim_ns = latency.map_or(0, nanoseconds);
-            }
-            Seen::Squeezed(_) | Seen::Paused => {}
         }
+        figures
     }
-    figures
 }
 
 /// Function, method, and whether the VM was running.
@@ -284,7 +292,7 @@ mod tests {
         let html = Function::parse(html).unwrap();
         let of = |method| Measured {
             header: header("coldstart", method, 0),
-            figures: figures(&html, true, &answered, &seen),
+            figures: Figures::of(&html, true, &answered, &seen),
         };
         let line = of("squeezy");
         assert_eq!((line.boot_ns, line.run_ns, line.init_ns), (20_000_000, 20_000_000, 50_000_000));

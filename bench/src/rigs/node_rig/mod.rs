@@ -26,6 +26,7 @@ use crate::{
 };
 use squeezy_node::{Call, CallError, FunctionImage, FunctionLimits, MachineDetails, Node, VmPlan};
 use squeezy_openwhisk::contract;
+use squeezy_protocol::PartitionState;
 use squeezy_scaler::{Budget, Counts, FunctionIndex, TenantIndex};
 use squeezy_vmm::MemoryUse;
 use std::{
@@ -204,6 +205,19 @@ impl NodeRig {
             memory,
             counts: status.functions.into_iter().map(|(_, counts)| counts).collect(),
         })
+    }
+
+    /// How much of their partitions instances use, all together, as their guests see it, in bytes.
+    pub(crate) async fn used_bytes(&self) -> Result<u64> {
+        let mut used_bytes = 0;
+        for (_, partitions) in self.node.partitions().await.ok_or_else(ended)? {
+            let silent = || BenchError::function("its VM does not say what it uses".to_owned());
+            let partitions = partitions.ok_or_else(silent)?;
+            let assigned = partitions.iter().filter(|it| it.state == PartitionState::Assigned);
+            used_bytes +=
+                assigned.map(|it| it.managed_bytes.saturating_sub(it.free_bytes)).sum::<u64>();
+        }
+        Ok(used_bytes)
     }
 
     /// The guests' kernel and the VMM, once one has run.

@@ -1,0 +1,6 @@
+"""The function itself: a greeting."""
+
+
+def main(arguments):
+    """Greet ``name``."""
+    return {"greeting": f"Hello, {arguments.get('name', 'stranger')}!"}
