@@ -18,7 +18,7 @@
 //! | `PUT /v1/instances/ID/stdin` | bytes | nothing, when its standard input has them all and is closed, or nobody reads it any more; once, and only with [`InstanceSpec::input`] |
 //! | `PUT /v1/instances/ID/terminal` | [`TerminalSize`] | nothing, when its terminal has that size |
 //! | `POST /v1/instances/ID/signal` | [`SignalRequest`] | nothing, when the signal is sent |
-//! | `PUT /v1/instances/ID/limits` | [`LimitsRequest`] | nothing, when it has these limits; if refused, it has those it had. Not of an instance inside another one |
+//! | `PUT /v1/instances/ID/limits` | [`LimitsRequest`] | nothing, when it has these limits; if refused, it has those it had. A change that has begun is done even if nobody waits for it any more. Not of an instance inside another one |
 //! | `GET /v1/instances/ID/usage` | | [`Usage`] |
 //! | `GET /v1/instances/ID/busy` | | `u64`: for how many microseconds its processes have run, or at least one of them has waited for a processor or a drive |
 //! | `GET /v1/instances/ID/processes` | | `Vec<u32>`, the ids of its processes as the guest's init sees them, without that of its sandbox; not of an instance inside another one |

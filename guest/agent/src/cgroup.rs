@@ -73,6 +73,12 @@ impl Cgroup {
         Ok(cgroup)
     }
 
+    /// One whose files are in this directory, for tests.
+    #[cfg(test)]
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned(), shared: None }
+    }
+
     /// Removes the one around it, unless there are others in it.
     fn leave_shared(&self) {
         if let Some(shared) = &self.shared {

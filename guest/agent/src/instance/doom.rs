@@ -1,6 +1,6 @@
 //! Dooming an instance: it is frozen and can only be killed, so the host may discard its memory.
 
-use super::Entry;
+use super::{Entry, to_the_end::to_the_end};
 use crate::{error::ApiError, sysfs};
 use squeezy_protocol::{ErrorCode, Instance, PartitionNumber};
 use std::{io, rc::Rc};
@@ -11,7 +11,7 @@ impl Entry {
     /// up.
     pub async fn doom(self: &Rc<Self>) -> Result<Instance, ApiError> {
         let entry = Rc::clone(self);
-        to_the_end(async move { entry.tell_doom().await }).await
+        to_the_end("dooming", async move { entry.tell_doom().await }).await
     }
 
     async fn tell_doom(&self) -> Result<Instance, ApiError> {
@@ -34,7 +34,7 @@ impl Entry {
     /// caller gives up.
     pub(super) async fn spare(self: &Rc<Self>) -> Result<(), ApiError> {
         let entry = Rc::clone(self);
-        to_the_end(async move { entry.tell_spare().await }).await
+        to_the_end("sparing", async move { entry.tell_spare().await }).await
     }
 
     async fn tell_spare(&self) -> Result<(), ApiError> {
@@ -56,14 +56,6 @@ impl Entry {
     fn refuse(&self, why: &str) -> ApiError {
         ApiError::new(ErrorCode::Unavailable, format!("{}: {why}", self.id))
     }
-}
-
-/// Whoever comes next has to know what the kernel was told, so nobody may leave between telling it and saying so.
-async fn to_the_end<T: 'static>(
-    tell: impl Future<Output = Result<T, ApiError>> + 'static,
-) -> Result<T, ApiError> {
-    let told = tokio::task::spawn_local(tell).await;
-    told.unwrap_or_else(|_| Err(ApiError::internal("dooming or sparing", "its task is gone")))
 }
 
 /// The kernel looks at all memory of the partition, which takes milliseconds.

@@ -6,12 +6,13 @@
 use super::{
     Entry,
     looks::{LONGEST_PAUSE, SHORTEST_PAUSE},
+    to_the_end::to_the_end,
     validate,
 };
 use crate::{console, error::ApiError, memory::online_processors, processes};
 use rustix::time::{ClockId, clock_gettime};
 use squeezy_protocol::{ErrorCode, LimitsRequest};
-use std::{io, time::Duration};
+use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 /// What a look at an instance has shown.
 struct Look {
@@ -21,9 +22,28 @@ struct Look {
 }
 
 impl Entry {
-    /// Changes its limits, or none of them.
-    pub async fn change_limits(&self, limits: LimitsRequest) -> Result<(), ApiError> {
+    /// Changes its limits, or none of them, when no other change is under way. Once begun, this continues even if the
+    /// caller gives up; before, nothing is changed for it then.
+    pub async fn change_limits(self: &Rc<Self>, limits: LimitsRequest) -> Result<(), ApiError> {
         validate::check_limits(&limits)?;
+        let can_change = Arc::clone(&self.limits_can_change).lock_owned().await;
+        if !*can_change {
+            return Err(self.not_running());
+        }
+        let entry = Rc::clone(self);
+        to_the_end("changing limits", async move {
+            let _until_done = can_change;
+            entry.set_limits(limits).await
+        })
+        .await
+    }
+
+    /// Has its limits change no more, because it ends: a change that has begun is waited for, and others are refused.
+    pub(super) async fn keep_limits(&self) {
+        *self.limits_can_change.lock().await = false;
+    }
+
+    async fn set_limits(&self, limits: LimitsRequest) -> Result<(), ApiError> {
         let cgroup = self.own_cgroup()?;
         let private_limit = limits.private_limit_bytes.filter(|bytes| *bytes < u64::MAX);
         if let Some(bytes) = private_limit {
@@ -136,4 +156,98 @@ impl Entry {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::Cgroup;
+    use squeezy_protocol::InstanceSpec;
+    use std::{
+        fs,
+        path::Path,
+        pin::{Pin, pin},
+        sync::mpsc,
+        task::{Context, Waker},
+    };
+    use tempfile::TempDir;
+    use tokio::{runtime, task::LocalSet};
+
+    const LIMIT_BYTES: u64 = 64 << 20;
+
+    /// An instance without processes, whose cgroup is a directory of files.
+    fn running() -> (Rc<Entry>, TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("cgroup.procs"), "").unwrap();
+        let spec = InstanceSpec::new("a".parse().unwrap(), vec!["a".to_owned()]);
+        let entry = Entry::new(&spec, 0, None, None, &Rc::default());
+        entry.cgroup.set(Cgroup::at(directory.path())).unwrap();
+        (Rc::new(entry), directory)
+    }
+
+    fn weight(cgroup: &Path) -> Option<String> {
+        fs::read_to_string(cgroup.join("cpu.weight")).ok()
+    }
+
+    fn change() -> LimitsRequest {
+        LimitsRequest {
+            private_limit_bytes: Some(LIMIT_BYTES),
+            cpu_share_millis: Some(500),
+            ..LimitsRequest::default()
+        }
+    }
+
+    /// Has somebody begin this, who does not wait for its end.
+    async fn begin<T>(mut request: Pin<&mut impl Future<Output = T>>) {
+        for _ in 0..3 {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(request.as_mut().poll(&mut context).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Does this while looks at processes take their time, until what is sent.
+    fn while_looks_take_long(test: impl AsyncFnOnce(mpsc::Sender<()>)) {
+        let mut builder = runtime::Builder::new_current_thread();
+        let runtime = builder.max_blocking_threads(1).build().unwrap();
+        LocalSet::new().block_on(&runtime, async {
+            let (go_on, waits) = mpsc::channel::<()>();
+            let busy = tokio::task::spawn_blocking(move || waits.recv());
+            test(go_on).await;
+            busy.await.unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_change_that_has_begun_is_done_if_the_host_gives_up_and_one_that_waits_is_not() {
+        while_looks_take_long(async |go_on| {
+            let (entry, cgroup) = running();
+            begin(pin!(entry.change_limits(change()))).await;
+            let other = LimitsRequest { cpu_share_millis: Some(100), ..change() };
+            begin(pin!(entry.change_limits(other))).await;
+            assert!(entry.limits_can_change.try_lock().is_err(), "somebody else may change them");
+            assert_eq!(weight(cgroup.path()), None);
+            go_on.send(()).unwrap();
+            drop(entry.limits_can_change.lock().await);
+            assert_eq!(weight(cgroup.path()).as_deref(), Some("50"));
+            assert_eq!(*entry.private_limit.borrow(), Some(LIMIT_BYTES));
+        });
+    }
+
+    #[test]
+    fn the_end_of_an_instance_comes_after_a_change_that_has_begun_and_before_others() {
+        while_looks_take_long(async |go_on| {
+            let (entry, cgroup) = running();
+            begin(pin!(entry.change_limits(change()))).await;
+            let mut end = pin!(entry.keep_limits());
+            begin(end.as_mut()).await;
+            let mut late = pin!(entry.change_limits(LimitsRequest::default()));
+            begin(late.as_mut()).await;
+            go_on.send(()).unwrap();
+            end.await;
+            assert_eq!(weight(cgroup.path()).as_deref(), Some("50"));
+            let refused = late.await.unwrap_err();
+            assert_eq!(refused.0.code, ErrorCode::Unavailable);
+        });
+    }
 }

@@ -13,6 +13,7 @@ mod process;
 mod reaper;
 mod spawn;
 mod terminal;
+mod to_the_end;
 mod validate;
 
 use crate::{
@@ -37,6 +38,7 @@ use std::{
     net::Ipv4Addr,
     path::Path,
     rc::Rc,
+    sync::Arc,
     time::{Duration, Instant},
 };
 use terminal::Terminal;
@@ -91,6 +93,8 @@ pub struct Entry {
     stopping: Cell<bool>,
     /// Whether it is frozen, or being frozen.
     frozen: Cell<bool>,
+    /// Whether its limits can change still, which they cannot once it ends. Locked while they do.
+    limits_can_change: Arc<Mutex<bool>>,
     /// The most private memory that its processes may have, in bytes.
     private_limit: watch::Sender<Option<u64>>,
     /// The looks at all that have such a limit.
@@ -251,6 +255,7 @@ impl Instances {
             }
             Err(error) => {
                 let _ = entry.kill();
+                entry.keep_limits().await;
                 entry.leave_file_system().await;
                 if let Some(cgroup) = entry.cgroup.get()
                     && let Err(error) = cgroup.remove().await
@@ -315,6 +320,7 @@ impl Entry {
             state: watch::Sender::new(InstanceState::Starting),
             stopping: Cell::new(false),
             frozen: Cell::new(false),
+            limits_can_change: Arc::new(Mutex::new(true)),
             private_limit: watch::Sender::new(spec.private_limit_bytes),
             looks: Rc::clone(looks),
             exceeded: Cell::new(false),
@@ -578,6 +584,7 @@ impl Entry {
             // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
         }
+        self.keep_limits().await;
         self.leave_file_system().await;
         if let Some(Output::Log(log)) = self.output.get() {
             log.drained().await;
