@@ -7,7 +7,7 @@ use squeezy_vmm::{
     AcceleratorChoice, Artifacts, BootStep, CpuShare, GRANULE_BYTES, Llfree, MemoryBackend,
     MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
-    network::{NetworkCounters, Uplink},
+    network::{NetworkCounters, Openable, Uplink},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
@@ -49,6 +49,8 @@ pub struct VmPlan {
     pub memory_backend: MemoryBackendChoice,
     /// What its network device leads to, as each function that has a network says. A VM has only one.
     pub networks: Vec<Uplink>,
+    /// What their owner may open of what is private, for each that lists it. It may change while VMs run.
+    pub openable: Arc<Openable>,
     /// What counts how often they try to reach somebody, in all VMs of this plan.
     pub network_counters: Arc<NetworkCounters>,
 }
@@ -102,6 +104,7 @@ impl VmPlan {
             accelerator: AcceleratorChoice::default(),
             memory_backend: MemoryBackendChoice::default(),
             networks,
+            openable: Arc::default(),
             network_counters: Arc::default(),
         }
     }
@@ -183,6 +186,7 @@ impl VmPlan {
         config.base_bytes = self.sizing.base_bytes();
         config.images = self.images.clone();
         config.network = self.networks.first().cloned();
+        config.openable = self.openable.clone();
         config.network_counters = self.network_counters.clone();
         config.vcpus = self.vcpus;
         config.cpu_share = self.cpu_share.clone();

@@ -4,7 +4,7 @@ mod common;
 #[path = "../../../scripts/outside.rs"]
 mod outside;
 
-use common::{Daemon, build, skip};
+use common::{Daemon, build, skip, until};
 use outside::{Outside, PRIVATE, PUBLIC, serve};
 use rustix::{
     mount::{MountPropagationFlags, mount_bind, mount_change},
@@ -26,6 +26,17 @@ def main(a):
         return {'page': urllib.request.urlopen(a['url'], timeout=20).read().decode()}
     except OSError as error:
         return {'problem': str(error)}
+";
+
+/// Says whether somebody ends a connection on which nothing is said, before it has waited for too long.
+const HOLD: &str = "\
+import socket
+def main(a):
+    with socket.create_connection((a['host'], a['port']), timeout=40) as held:
+        try:
+            return {'ended': not held.recv(1)}
+        except ConnectionError:
+            return {'ended': True}
 ";
 
 /// What asks this name server, the only one, for the address of a name gets its own public address; that of a name that
@@ -70,14 +81,22 @@ fn ask_names_of(server: &str, directory: &Path) {
 }
 
 fn put(daemon: &Daemon, name: &str, annotations: Value) -> (u16, Value) {
-    let exec = json!({ "kind": "python:default", "code": FETCH });
+    put_code(daemon, name, FETCH, annotations)
+}
+
+fn put_code(daemon: &Daemon, name: &str, code: &str, annotations: Value) -> (u16, Value) {
+    let exec = json!({ "kind": "python:default", "code": code });
     let body = json!({ "exec": exec, "annotations": annotations });
     daemon.ask("PUT", &format!("/namespaces/_/actions/{name}"), Some(body))
 }
 
 fn fetch(daemon: &Daemon, action: &str, url: String) -> Value {
+    call(daemon, action, json!({ "url": url }))
+}
+
+fn call(daemon: &Daemon, action: &str, arguments: Value) -> Value {
     let path = format!("/namespaces/_/actions/{action}?blocking=true&result=true");
-    let (status, result) = daemon.ask("POST", &path, Some(json!({ "url": url })));
+    let (status, result) = daemon.ask("POST", &path, Some(arguments));
     assert_eq!(status, 200, "{result}");
     result
 }
@@ -170,7 +189,18 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     assert_eq!(status, 200, "{made}");
     assert_eq!(fetch(&daemon, "inner", private.clone()), page);
     assert!(is_refused("inner", &public) && is_refused("open", &private));
-    allow(json!([]));
-    // From the next call on, though the former version runs until the new one is up.
+    let own = json!([{ "key": "network-allow", "value": [PRIVATE] }]);
+    let (status, made) = put_code(&daemon, "holds", HOLD, own);
+    assert_eq!(status, 200, "{made}");
+    std::thread::scope(|scope| {
+        let arguments = json!({ "host": PRIVATE, "port": port });
+        let held = scope.spawn(|| call(&daemon, "holds", arguments));
+        let opened = "squeezy_connections_opened_total{function=\"holds\"} 1";
+        until("a connection", || daemon.metrics().contains(opened).then_some(()));
+        allow(json!([]));
+        // From then on, in the VMs that there are.
+        assert!(is_refused("inner", &private));
+        assert_eq!(held.join().unwrap(), json!({ "ended": true }));
+    });
     assert!(is_refused("inner", &private));
 }

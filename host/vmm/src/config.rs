@@ -8,7 +8,7 @@ use crate::{
     backend::qemu::options::QemuOptions,
     memory::{Fixed, GuestMemory, Layout},
     names::names,
-    network::{self, NetworkCounters, Uplink},
+    network::{self, NetworkCounters, Openable, Uplink},
 };
 use bytesize::ByteSize;
 use squeezy_protocol::{ImageNumber, Layer, network::Network};
@@ -69,6 +69,8 @@ pub struct VmConfig {
     /// Tap devices, at most [`MAX_COUNT`](squeezy_protocol::network::Network::MAX_COUNT), each behind a network
     /// device of the guest that it can make a [`Network`] of the same number with.
     pub taps: Vec<Arc<OwnedFd>>,
+    /// What the owner of what runs in it may open of what is private.
+    pub openable: Arc<Openable>,
     /// What counts how often it tries to reach somebody, for all VMs that this configuration is for.
     pub network_counters: Arc<NetworkCounters>,
     /// Whether the VMM logs each request to a virtio-mem device, for
@@ -185,6 +187,7 @@ impl VmConfig {
             free_page_reporting: false,
             network: None,
             taps: Vec::new(),
+            openable: Arc::default(),
             network_counters: Arc::default(),
             count_device_requests: false,
             clock: GuestClock::default(),

@@ -5,7 +5,7 @@
 //! descriptor. No call goes on as it was.
 
 use super::{
-    Network, NetworkCounters, Refusal,
+    Destination, Network, NetworkCounters, Openable, Refusal, Rules,
     pace::Pace,
     rate::{HEADER_BYTES, OPENING_BYTES, Rate},
     resolver,
@@ -15,11 +15,14 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl},
     io::Errno,
-    net::{SendFlags, SocketType, connect, sendto, sockopt::socket_type},
+    net::{
+        AddressFamily, SendFlags, Shutdown, SocketType, connect, sendto, shutdown,
+        sockopt::{socket_domain, socket_type},
+    },
     process::{PidfdGetfdFlags, pidfd_getfd},
 };
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io,
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsRawFd, OwnedFd, RawFd},
@@ -46,6 +49,11 @@ pub(super) struct Judge {
     /// The VMM's process.
     vmm: OwnedFd,
     network: Network,
+    openable: Arc<Openable>,
+    /// The list that `own` is by.
+    opened: Arc<[Destination]>,
+    /// What counts of the owner's rules.
+    own: Rules,
     counters: Arc<NetworkCounters>,
     share: Option<Arc<CpuShare>>,
     attempts: Pace,
@@ -53,6 +61,8 @@ pub(super) struct Judge {
     rate: Rate,
     /// Sockets and the addresses that they have sent datagrams to.
     flows: HashSet<(RawFd, SocketAddrV4)>,
+    /// Where a socket was last connected to. There are no more than the VMM can have descriptors.
+    connections: HashMap<RawFd, SocketAddrV4>,
 }
 
 /// A call that waits for its result.
@@ -78,16 +88,32 @@ impl Judge {
         listener: OwnedFd,
         vmm: OwnedFd,
         network: Network,
+        openable: Arc<Openable>,
         counters: Arc<NetworkCounters>,
         share: Option<Arc<CpuShare>>,
     ) -> Self {
+        let opened = openable.now();
+        let own = network.rules.permitted(&network.own, &opened);
         let now = Instant::now();
         let per_second = u64::from(network.connections_per_second);
         let attempts = Pace::new(ATTEMPTS_PER_CONNECTION * per_second, now);
         let pace = Pace::new(per_second, now);
         let rate = Rate::new(network.bytes_per_second, now);
-        let flows = HashSet::new();
-        Self { listener, vmm, network, counters, share, attempts, pace, rate, flows }
+        Self {
+            listener,
+            vmm,
+            network,
+            openable,
+            opened,
+            own,
+            counters,
+            share,
+            attempts,
+            pace,
+            rate,
+            flows: HashSet::new(),
+            connections: HashMap::new(),
+        }
     }
 
     /// Decides until the VMM, and whoever else has its filter, is gone.
@@ -101,9 +127,13 @@ impl Judge {
                 self.rate.divide(now, |socket| duplicate(vmm, socket));
             }
             let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
-            match poll(&mut ready, self.patience(now).as_ref()) {
+            let polled = poll(&mut ready, self.patience(now).as_ref());
+            let has_call = ready[0].revents().contains(PollFlags::IN);
+            // Before the next call is judged; and while there are connections, it does not wait for one for long.
+            self.follow();
+            match polled {
                 Err(Errno::INTR) | Ok(0) => continue,
-                Ok(_) if ready[0].revents().contains(PollFlags::IN) => {}
+                Ok(_) if has_call => {}
                 // Nobody is left.
                 _ => return,
             }
@@ -128,6 +158,26 @@ impl Judge {
                 SYNC_WAKE_UP,
             )
         };
+    }
+
+    /// Goes by the list of what may be opened as it is now: what is open by an earlier one, and would not be by this, ends.
+    fn follow(&mut self) {
+        let now = self.openable.now();
+        if Arc::ptr_eq(&now, &self.opened) {
+            return;
+        }
+        self.own = self.network.rules.permitted(&self.network.own, &now);
+        self.opened = now;
+        // All are judged once more.
+        self.flows.clear();
+        let (rules, own, vmm) = (&self.network.rules, &self.own, &self.vmm);
+        self.connections.retain(|&socket, &mut to| {
+            let stays = rules.judge_within(to, own).is_ok() || resolver::is_resolver(to);
+            if !stays {
+                end(vmm, socket);
+            }
+            stays
+        });
     }
 
     /// How long it can wait for a call; `None` if for ever.
@@ -185,6 +235,7 @@ impl Judge {
                 }
                 self.permit(to, OPENING_BYTES).map_err(|_| Errno::CONNREFUSED)?;
                 self.rate.open(*socket, &connection)?;
+                self.connections.insert(*socket, to);
                 connect(&connection, &to).map(|()| 0)
             }
             Call::Send { socket, data, address } => {
@@ -224,7 +275,7 @@ impl Judge {
             return Err(Refusal::TooMany);
         }
         if !resolver::is_resolver(to) {
-            self.network.rules.judge_all(to, &self.network.own)?;
+            self.network.rules.judge_all(to, &self.own)?;
         }
         let now = Instant::now();
         let may = self.pace.take(1, now) && self.rate.take(bytes, now);
@@ -274,6 +325,17 @@ impl Judge {
 /// A duplicate of the VMM's descriptor.
 fn duplicate(vmm: &OwnedFd, socket: RawFd) -> Result<OwnedFd, Errno> {
     pidfd_getfd(vmm, socket, PidfdGetfdFlags::empty())
+}
+
+/// Ends a connection of the VMM's. If that has closed it, its descriptor may be something else by now.
+fn end(vmm: &OwnedFd, socket: RawFd) {
+    let Ok(connection) = duplicate(vmm, socket) else { return };
+    if socket_domain(&connection) == Ok(AddressFamily::INET)
+        && socket_type(&connection) == Ok(SocketType::STREAM)
+    {
+        // It may have ended by itself.
+        let _ = shutdown(&connection, Shutdown::Both);
+    }
 }
 
 /// A `struct sockaddr_in`; `None` if it is the address of another family.

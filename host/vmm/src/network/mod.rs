@@ -7,6 +7,7 @@
 mod counts;
 mod filter;
 mod judge;
+mod openable;
 mod own;
 mod pace;
 mod pacing;
@@ -17,6 +18,7 @@ mod rules;
 mod tap;
 
 pub use counts::{NetworkCounters, NetworkCounts};
+pub use openable::Openable;
 pub use possible::problem;
 pub use rules::{Destination, InvalidDestination, Refusal, Rules};
 pub use tap::{InvalidTapName, TapName};
@@ -48,7 +50,8 @@ pub enum Uplink {
 pub struct Network {
     /// Which addresses.
     pub rules: Rules,
-    /// What the owner of what runs in it chooses within them ([`Rules::judge_within`]).
+    /// What the owner of what runs in it chooses within them ([`Rules::judge_within`]), of which what is private counts only
+    /// while he may allow it ([`Openable`]).
     pub own: Rules,
     /// The most connections at a time. One of UDP lasts as long as QEMU remembers it: 10 s for a query of a name, 4
     /// minutes for others.
@@ -79,10 +82,11 @@ impl Network {
         &self,
         calls: OwnedFd,
         vmm: &Process,
+        openable: Arc<Openable>,
         counters: Arc<NetworkCounters>,
         share: Option<Arc<CpuShare>>,
     ) -> io::Result<()> {
-        let judge = Judge::new(calls, vmm.descriptor()?, self.clone(), counters, share);
+        let judge = Judge::new(calls, vmm.descriptor()?, self.clone(), openable, counters, share);
         std::thread::Builder::new().name("network-judge".to_owned()).spawn(|| judge.run())?;
         Ok(())
     }

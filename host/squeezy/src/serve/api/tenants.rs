@@ -3,7 +3,7 @@
 use super::{Api, error::ApiError};
 use crate::serve::{
     callers::{Caller, Need, Role},
-    tenants::{KeyName, NetworkAllow},
+    tenants::{KeyName, NamespaceChange},
 };
 use axum::{
     Json, Router,
@@ -15,7 +15,7 @@ use axum::{
     routing::{get, put},
 };
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use squeezy_openwhisk::Namespace;
 
 /// Routes of a namespace itself.
@@ -79,16 +79,6 @@ struct CreateOptions {
     overwrite: bool,
 }
 
-/// What a namespace is to be.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct NamespaceBody {
-    #[serde(default)]
-    quotas: Map<String, Value>,
-    /// Absent if it stays.
-    network_allow: Option<NetworkAllow>,
-}
-
 async fn create(
     State(api): State<Api>,
     Extension(caller): Extension<Caller>,
@@ -98,17 +88,14 @@ async fn create(
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let Query(options) = options?;
     let namespace = named(&caller, &name)?;
-    let NamespaceBody { quotas, network_allow } = read_body(&body)?;
+    let change: NamespaceChange = read_body(&body)?;
     let status = if options.overwrite && api.tenants.has(&namespace) {
-        api.service.set_quotas(&namespace, quotas).await?;
+        api.service.change_namespace(&namespace, change).await?;
         StatusCode::OK
     } else {
-        api.service.create_namespace(&namespace, quotas).await?;
+        api.service.create_namespace(&namespace, change).await?;
         StatusCode::CREATED
     };
-    if let Some(allow) = network_allow {
-        api.service.set_network_allow(&namespace, allow).await?;
-    }
     Ok((status, Json(api.tenants.describe(&namespace)?)))
 }
 

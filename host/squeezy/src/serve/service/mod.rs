@@ -292,10 +292,9 @@ impl Service {
             code.kind.check_concurrency(calls).map_err(ServiceError::Invalid)?;
         }
         let network = network::chosen(&change.body)?;
-        let allow = self.tenants.network_allow(&name.namespace);
         let function = &mut change.image.function;
         function.network = network.or(function.network).or(Some(self.config().network));
-        function.reach.own = network::own_rules(&change.body, function, &allow)?;
+        function.reach.own = network::own_rules(&change.body)?;
         if change.code.is_some() {
             let function = &mut change.image.function;
             let memory = function.memory_bytes.to_string();
@@ -319,6 +318,7 @@ impl Service {
             *config;
         let plan = VmPlan {
             cpu_share: self.cpu_share(namespace),
+            openable: self.tenants.openable(namespace),
             accelerator,
             memory_backend,
             ..VmPlan::new(name, images, &self.files, policy, shared_memory_bytes)

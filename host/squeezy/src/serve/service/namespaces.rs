@@ -4,9 +4,8 @@
 use super::*;
 use crate::serve::{
     blobs::blocking,
-    tenants::{NetworkAllow, OverQuota, Quotas, TenantError},
+    tenants::{NamespaceChange, OverQuota, Quotas, TenantError},
 };
-use serde_json::Map;
 use std::time::Duration;
 
 /// How often to look whether the last call has ended.
@@ -26,78 +25,29 @@ impl Service {
     pub async fn create_namespace(
         self: &Arc<Self>,
         namespace: &Namespace,
-        quotas: Map<String, Value>,
+        change: NamespaceChange,
     ) -> Result<(), ServiceError> {
         let (service, namespace) = (self.clone(), namespace.clone());
         to_the_end(async move {
             let new = Quotas::new(service.config().memory_bytes);
-            service.tenants.create(&namespace, new, quotas).await?;
+            service.tenants.create(&namespace, new, change).await?;
             service.apply_quotas(&namespace).await
         })
         .await
     }
 
-    /// Changes what a namespace may have.
-    pub async fn set_quotas(
+    /// Changes what a namespace may have and reach. Its VMs stay as they are.
+    pub async fn change_namespace(
         self: &Arc<Self>,
         namespace: &Namespace,
-        change: Map<String, Value>,
+        change: NamespaceChange,
     ) -> Result<(), ServiceError> {
         let (service, namespace) = (self.clone(), namespace.clone());
         to_the_end(async move {
-            service.tenants.set_quotas(&namespace, change).await?;
+            service.tenants.set(&namespace, change).await?;
             service.apply_quotas(&namespace).await
         })
         .await
-    }
-
-    /// Changes what the actions of a namespace may open for themselves. Those that reach more or less by that get new VMs,
-    /// as if they were changed.
-    pub async fn set_network_allow(
-        self: &Arc<Self>,
-        namespace: &Namespace,
-        allow: NetworkAllow,
-    ) -> Result<(), ServiceError> {
-        let (service, namespace) = (self.clone(), namespace.clone());
-        let rolls = to_the_end(async move {
-            service.tenants.set_network_allow(&namespace, allow).await?;
-            service.apply_network_allow(&namespace).await
-        });
-        Roll::wait(rolls.await?).await;
-        Ok(())
-    }
-
-    async fn apply_network_allow(&self, namespace: &Namespace) -> Result<Vec<Roll>, ServiceError> {
-        // No action is added meanwhile.
-        let _changing = self.changing.of_operator().await;
-        let allow = self.tenants.network_allow(namespace);
-        let mut result = Ok(Vec::new());
-        for action in self.actions() {
-            if action.name.namespace != *namespace || !network::changes(&action, &allow) {
-                continue;
-            }
-            // If one cannot be made anew, others are.
-            match (self.remake(&action).await, &mut result) {
-                (Ok(roll), Ok(rolls)) => rolls.extend(roll),
-                (Ok(_), Err(_)) => {}
-                (Err(error), result) => *result = Err(error),
-            }
-        }
-        // How long a former version would serve is up to the latest one's code, and to further updates.
-        let exceeds = |former: &Action| {
-            former.name.namespace == *namespace && network::exceeds(former, &allow)
-        };
-        self.actions.end_rolls_of(exceeds);
-        result
-    }
-
-    /// Puts an action into a new VM, in place of the one that it has.
-    async fn remake(&self, action: &Action) -> Result<Option<Roll>, ServiceError> {
-        let Action { name, body, revision, updated_ms, image, pinned, origin, code, .. } =
-            action.clone();
-        let change = Change { body, image, pinned, origin, code, revision, updated_ms };
-        let action = self.add(name, change).await?;
-        Ok(self.replace(action).await)
     }
 
     /// Has the node and the store know what a namespace may have.

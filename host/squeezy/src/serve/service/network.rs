@@ -1,6 +1,6 @@
 //! The network that a client chooses for its action.
 
-use super::{Action, ServiceError};
+use super::ServiceError;
 use crate::serve::tenants::NetworkAllow;
 use serde_json::Value;
 use squeezy_node::function::{Function, MAX_RULES};
@@ -16,16 +16,10 @@ pub(super) fn chosen(body: &ActionBody) -> Result<Option<NetworkAccess>, Service
     parsed.map(Some).map_err(wrong)
 }
 
-/// What an action's annotations choose of what it may reach. What is not allowed any more, since they were accepted, is
-/// left out.
-pub(super) fn own_rules(
-    body: &ActionBody,
-    function: &Function,
-    allow: &NetworkAllow,
-) -> Result<Rules, ServiceError> {
-    let mut rules = asked_for(body)?;
-    rules.allow.retain(|destination| may_allow(destination, function, allow));
-    Ok(rules)
+/// What an action's annotations choose of what it may reach. Of what is private, what is not allowed, or not any more, is
+/// left out wherever it is judged.
+pub(super) fn own_rules(body: &ActionBody) -> Result<Rules, ServiceError> {
+    Ok(Rules { allow: list(body, NETWORK_ALLOW)?, deny: list(body, NETWORK_DENY)? })
 }
 
 /// Fails if an action's annotations allow more than its image or the operator does.
@@ -34,37 +28,14 @@ pub(super) fn check(
     function: &Function,
     allow: &NetworkAllow,
 ) -> Result<(), ServiceError> {
-    let asked_for = asked_for(body)?.allow;
-    match asked_for.iter().find(|destination| !may_allow(destination, function, allow)) {
+    let (own, rules) = (own_rules(body)?, &function.reach.rules);
+    let may_allow = |destination: &&Destination| rules.may_allow(destination, allow.networks());
+    match own.allow.iter().find(|destination| !may_allow(destination)) {
         Some(more) => Err(ServiceError::Invalid(format!(
             "the annotation {NETWORK_ALLOW} has {more}, which is private: leave it out, or have the operator allow it to the namespace, with `squeezy namespace set NAMESPACE --network-allow`"
         ))),
         None => Ok(()),
     }
-}
-
-/// Whether an action reaches something else if its namespace is allowed this.
-pub(super) fn changes(action: &Action, allow: &NetworkAllow) -> bool {
-    let function = &action.image.function;
-    own_rules(&action.body, function, allow).is_ok_and(|rules| rules != function.reach.own)
-}
-
-/// Whether an action reaches what is not allowed to it any more.
-pub(super) fn exceeds(action: &Action, allow: &NetworkAllow) -> bool {
-    let function = &action.image.function;
-    !function.reach.own.allow.iter().all(|own| may_allow(own, function, allow))
-}
-
-/// What is private is opened only by the image's definition or the operator; the rest opens nothing.
-fn may_allow(destination: &Destination, function: &Function, allow: &NetworkAllow) -> bool {
-    let mut of_image = function.reach.rules.allow.iter().filter(|allowed| allowed.is_private());
-    !destination.is_private()
-        || allow.covers(destination)
-        || of_image.any(|allowed| destination.is_within(allowed))
-}
-
-fn asked_for(body: &ActionBody) -> Result<Rules, ServiceError> {
-    Ok(Rules { allow: list(body, NETWORK_ALLOW)?, deny: list(body, NETWORK_DENY)? })
 }
 
 /// The networks that an annotation lists.
@@ -125,17 +96,15 @@ mod tests {
             { "key": "network-allow", "value": ["1.1.1.1:443", "10.1.2.3"] },
         ]);
         check(&body(only.clone()), &function, &nothing).unwrap();
-        let rules = own_rules(&body(only), &function, &nothing).unwrap();
+        let rules = own_rules(&body(only)).unwrap();
         assert_eq!((rules.allow.len(), rules.deny.len()), (2, 1));
 
         let own = allow(json!(["192.168.0.7", "1.1.1.1"]));
         check(&own, &function, &operator).unwrap();
-        assert_eq!(own_rules(&own, &function, &operator).unwrap().allow.len(), 2);
         let error = check(&own, &function, &nothing).unwrap_err().to_string();
         assert!(error.contains("network-allow has 192.168.0.7, which is private"), "{error}");
-        // The operator may have taken it back.
-        let left = own_rules(&own, &function, &nothing).unwrap();
-        assert_eq!(left.allow, ["1.1.1.1".parse::<Destination>().unwrap()]);
+        // The operator may have taken it back, which is no reason not to restore the action.
+        assert_eq!(own_rules(&own).unwrap().allow.len(), 2);
         // It has to be allowed as a whole, and the image's list of everything opens nothing private.
         for more in ["192.168.0.0/16", "10.0.0.0/8", "172.16.0.1"] {
             assert!(check(&allow(json!([more])), &function, &operator).is_err(), "{more}");

@@ -1,7 +1,7 @@
 //! Calling and changing actions; `tests/serve.rs` does so with VMs.
 
 use super::*;
-use crate::serve::{blobs::tests::has, bodies::Payer};
+use crate::serve::{blobs::tests::has, bodies::Payer, tenants::NamespaceChange};
 use serde_json::{Map, json};
 use squeezy_node::{NodeEvent, Observer};
 use squeezy_openwhisk::activation::Status;
@@ -61,6 +61,10 @@ fn name(text: &str) -> QualifiedName {
 
 fn body(text: &str) -> ActionBody {
     serde_json::from_str(text).unwrap()
+}
+
+pub(in crate::serve) fn changed(change: Value) -> NamespaceChange {
+    serde_json::from_value(change).unwrap()
 }
 
 /// The result of a call that was accepted.
@@ -356,7 +360,7 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     let acme: Namespace = "acme".parse().unwrap();
     let refused = service.put_action(name("/acme/f"), body(exec), None, false, ()).await;
     assert!(matches!(refused, Err(ServiceError::NotFound)));
-    service.create_namespace(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, NamespaceChange::default()).await.unwrap();
     let made = service.put_action(name("/acme/f"), body(exec), None, false, ()).await.unwrap();
     let own = service.action(&name("f")).unwrap();
     let status = service.node.status().await.unwrap();
@@ -368,8 +372,8 @@ async fn namespaces_have_names_and_vms_of_their_own() {
     assert_eq!((described.len(), &described[0]["namespace"]), (1, &json!("acme")));
     assert_eq!(service.describe_actions(&Namespace::guest())[0]["namespace"], "guest");
     // It may have so many actions.
-    let one = json!({ "actions": 1, "concurrent_calls": 1 }).as_object().unwrap().clone();
-    service.set_quotas(&acme, one).await.unwrap();
+    let one = changed(json!({ "quotas": { "actions": 1, "concurrent_calls": 1 } }));
+    service.change_namespace(&acme, one).await.unwrap();
     let refused = service.put_action(name("/acme/g"), body(exec), None, false, ()).await;
     let refused = refused.unwrap_err().to_string();
     assert_eq!(refused, "The namespace may have 1 actions: delete one first.");
@@ -402,8 +406,8 @@ async fn actions_of_one_image_choose_what_they_reach_within_what_the_operator_al
     };
     let own = |text: &str| service.action(&name(text)).unwrap().image.function.reach.own.clone();
     let allowed = async |list: Value| {
-        let allow = serde_json::from_value(list).unwrap();
-        service.set_network_allow(&Namespace::guest(), allow).await.unwrap();
+        let change = changed(json!({ "network_allow": list }));
+        service.change_namespace(&Namespace::guest(), change).await.unwrap();
     };
     let closed = put("closed", reaching(&[], &["0.0.0.0/0"])).await.unwrap();
     let open = put("open", reaching(&[], &[])).await.unwrap();
@@ -419,31 +423,49 @@ async fn actions_of_one_image_choose_what_they_reach_within_what_the_operator_al
     allowed(json!(["10.1.0.0/16"])).await;
     let inner = put("inner", inner()).await.unwrap();
     assert_eq!(own("inner").allow.len(), 1);
-    // Others have not asked for it, and keep their VMs.
     assert!(own("open").allow.is_empty());
-    assert_eq!(service.action(&name("open")).unwrap().index, open.index);
 
-    // What the operator takes back is closed, and stays so.
+    // What the operator takes back is closed in the VMs that there are, and no other one has to be made for it.
     allowed(json!([])).await;
-    assert!(own("inner").allow.is_empty());
-    let now = service.action(&name("inner")).unwrap();
-    assert_ne!(now.index, inner.index);
-    assert_eq!((now.revision, &now.body), (inner.revision, &inner.body));
-    let status = service.node.status().await.unwrap();
-    assert!(!status.vm_of.contains_key(&inner.index), "the former VM is gone");
+    for made in [&closed, &open, &inner] {
+        assert_eq!(service.action(&made.name).unwrap().index, made.index);
+    }
+    assert!(service.tenants.openable(&Namespace::guest()).now().is_empty());
+    // It is no reason not to serve the action, but no change is accepted with it.
     service.actions.forget_all();
     service.restore().await;
-    assert_eq!((own("inner").allow.len(), own("inner").deny.len()), (0, 1));
+    assert_eq!((own("inner").allow.len(), own("inner").deny.len()), (1, 1));
     assert_eq!(own("closed").deny.len(), 1);
+    let refused = put("inner", body("{}")).await.unwrap_err().to_string();
+    assert!(refused.contains("10.1.2.3, which is private"), "{refused}");
     allowed(json!(["10.0.0.0/8"])).await;
-    assert_eq!(own("inner").allow.len(), 1);
+    put("inner", body("{}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_taken_back_is_closed_even_if_no_other_vm_could_be_made() {
+    let (service, _hold, directory) = service().await;
+    let allowed = async |list: Value| {
+        let change = changed(json!({ "network_allow": list }));
+        service.change_namespace(&Namespace::guest(), change).await
+    };
+    allowed(json!(["10.1.0.0/16"])).await.unwrap();
+    let made =
+        service.put_action(name("g"), reaching(&["10.1.2.3"], &[]), None, false, ()).await.unwrap();
+    let openable = service.tenants.openable(&Namespace::guest());
+    fs::rename(service.files.initramfs(), directory.path().join("aside")).unwrap();
+    let refused = service.put_action(name("g"), body("{}"), None, true, ()).await;
+    assert!(matches!(refused, Err(ServiceError::Invalid(_))), "{refused:?}");
+    allowed(json!([])).await.unwrap();
+    assert!(openable.now().is_empty());
+    assert_eq!(service.action(&name("g")).unwrap().index, made.index);
 }
 
 #[tokio::test]
 async fn a_namespace_whose_actions_cannot_be_removed_yet_ends_later() {
     let (service, _hold, directory) = service().await;
     let acme: Namespace = "acme".parse().unwrap();
-    service.create_namespace(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, NamespaceChange::default()).await.unwrap();
     let exec = r#"{ "exec": { "kind": "blackbox", "image": "f" } }"#;
     service.put_action(name("/acme/f"), body(exec), None, false, ()).await.unwrap();
     // A file cannot take the place of a directory.
@@ -460,7 +482,7 @@ async fn a_namespace_whose_actions_cannot_be_removed_yet_ends_later() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(service.action(&name("/acme/f")).is_none());
-    service.create_namespace(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, NamespaceChange::default()).await.unwrap();
     assert!(service.describe_actions(&acme).is_empty());
 }
 
@@ -568,7 +590,7 @@ async fn a_namespace_that_goes_takes_its_packages_with_it() {
     let acme: Namespace = "acme".parse().unwrap();
     let put = |called| service.put_package(name(called), package("{}"), false);
     assert!(matches!(put("/acme/p").await, Err(ServiceError::NotFound)));
-    service.create_namespace(&acme, Map::new()).await.unwrap();
+    service.create_namespace(&acme, NamespaceChange::default()).await.unwrap();
     put("/acme/p").await.unwrap();
     put("p").await.unwrap();
     let kept = service.delete_namespace(acme.clone(), false).await.unwrap_err().to_string();

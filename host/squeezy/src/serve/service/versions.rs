@@ -128,15 +128,6 @@ impl Actions {
         }
     }
 
-    /// Has the latest versions serve at once in place of former ones that may not any more.
-    pub(super) fn end_rolls_of(&self, may_not: impl Fn(&Action) -> bool) {
-        let former: Vec<_> = lock(&self.actions)
-            .values_mut()
-            .filter_map(|versions| versions.former.take_if(|former| may_not(former)))
-            .collect();
-        self.retire(former);
-    }
-
     /// Removes actions with all their versions: waiting calls are refused, running ones completed.
     pub(super) fn remove_if(&self, goes: impl Fn(&Action) -> bool) {
         let mut going = Vec::new();

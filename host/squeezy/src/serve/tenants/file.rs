@@ -7,6 +7,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use squeezy_openwhisk::Namespace;
+use squeezy_vmm::network::Openable;
 use std::{collections::BTreeMap, fs, io, path::Path, sync::Arc};
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
@@ -66,9 +67,16 @@ impl StoredTenant {
         let Self { created_ms, is_going, keys, quotas, network_allow, usage } = self;
         let keys = keys.into_iter();
         let keys = keys.map(|(name, key)| (name, Arc::new(KeyEntry::restored(namespace, key))));
-        let usage = Arc::new(Usage::from(usage));
-        let keys = keys.collect();
-        Tenant { created_ms, is_going, keys, quotas, network_allow, usage, ..Tenant::default() }
+        Tenant {
+            created_ms,
+            is_going,
+            keys: keys.collect(),
+            quotas,
+            openable: Arc::new(Openable::new(network_allow.networks())),
+            network_allow,
+            usage: Arc::new(Usage::from(usage)),
+            ..Tenant::default()
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! what was used, is written a minute later at most, and lost if the daemon is killed before.
 
 mod calls;
+mod change;
 mod error;
 mod file;
 mod key;
@@ -15,6 +16,7 @@ mod tests;
 mod usage;
 
 pub use calls::Calling;
+pub use change::NamespaceChange;
 pub use error::TenantError;
 pub use key::{KeyName, NewKey};
 pub use network_allow::NetworkAllow;
@@ -31,8 +33,9 @@ use super::{
 use calls::Calls;
 use file::{Contents, StoredTenant};
 use key::KeyEntry;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use squeezy_openwhisk::{Namespace, now_ms};
+use squeezy_vmm::network::Openable;
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
@@ -70,6 +73,8 @@ struct Tenant {
     keys: BTreeMap<KeyName, Arc<KeyEntry>>,
     quotas: Quotas,
     network_allow: NetworkAllow,
+    /// The same, for the VMs that it has.
+    openable: Arc<Openable>,
     calls: Arc<Calls>,
     usage: Arc<Usage>,
 }
@@ -186,6 +191,13 @@ impl Tenants {
         tenant.map(|tenant| tenant.network_allow.clone()).unwrap_or_default()
     }
 
+    /// The same, as it is at any time, for the VMs of these actions.
+    pub fn openable(&self, namespace: &Namespace) -> Arc<Openable> {
+        let state = self.read();
+        let tenant = state.namespaces.get(namespace);
+        tenant.map(|tenant| tenant.openable.clone()).unwrap_or_default()
+    }
+
     /// How many activations are kept of namespaces for which that is said.
     pub fn most_activations(&self) -> BTreeMap<Namespace, usize> {
         let state = self.read();
@@ -215,31 +227,16 @@ impl Tenants {
         }))
     }
 
-    /// Changes what a namespace may have; what is not said stays.
-    pub async fn set_quotas(
+    /// Changes what a namespace may have and reach, all of it or nothing. When this returns, its functions open no
+    /// connection any more to what was taken back, those that run included.
+    pub async fn set(
         &self,
         namespace: &Namespace,
-        change: Map<String, Value>,
+        change: NamespaceChange,
     ) -> Result<(), TenantError> {
         self.change(|state| {
             let tenant = state.namespaces.get_mut(namespace).filter(|tenant| !tenant.is_going);
-            let tenant = tenant.ok_or(TenantError::NoNamespace)?;
-            tenant.quotas = tenant.quotas.changed(change).map_err(TenantError::Quotas)?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Changes what the actions of a namespace may open for themselves.
-    pub async fn set_network_allow(
-        &self,
-        namespace: &Namespace,
-        allow: NetworkAllow,
-    ) -> Result<(), TenantError> {
-        self.change(|state| {
-            let tenant = state.namespaces.get_mut(namespace).filter(|tenant| !tenant.is_going);
-            tenant.ok_or(TenantError::NoNamespace)?.network_allow = allow;
-            Ok(())
+            change.apply(tenant.ok_or(TenantError::NoNamespace)?)
         })
         .await
     }
@@ -249,9 +246,10 @@ impl Tenants {
         &self,
         namespace: &Namespace,
         new: Quotas,
-        quotas: Map<String, Value>,
+        change: NamespaceChange,
     ) -> Result<(), TenantError> {
-        let quotas = new.changed(quotas).map_err(TenantError::Quotas)?;
+        let mut made = Tenant { created_ms: now_ms(), quotas: new, ..Tenant::default() };
+        change.apply(&mut made)?;
         self.change(|state| {
             match state.namespaces.get(namespace) {
                 Some(tenant) if tenant.is_going => return Err(TenantError::Going),
@@ -261,8 +259,7 @@ impl Tenants {
             if state.namespaces.len() >= MOST_NAMESPACES {
                 return Err(TenantError::TooManyNamespaces(MOST_NAMESPACES));
             }
-            let tenant = Tenant { created_ms: now_ms(), quotas, ..Tenant::default() };
-            state.namespaces.insert(namespace.clone(), tenant);
+            state.namespaces.insert(namespace.clone(), made);
             Ok(())
         })
         .await
@@ -365,6 +362,9 @@ impl Tenants {
             let _changing = changing;
             write_whole(&path, &contents.text()?)?;
             state.index();
+            for tenant in state.namespaces.values() {
+                tenant.openable.set(tenant.network_allow.networks());
+            }
             *shared.write().unwrap_or_else(PoisonError::into_inner) = state;
             Ok(())
         });

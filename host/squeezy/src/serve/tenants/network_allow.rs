@@ -11,9 +11,9 @@ use squeezy_vmm::network::Destination;
 pub struct NetworkAllow(Vec<Destination>);
 
 impl NetworkAllow {
-    /// Whether all of this is allowed.
-    pub fn covers(&self, destination: &Destination) -> bool {
-        self.0.iter().any(|allowed| destination.is_within(allowed))
+    /// All of them.
+    pub fn networks(&self) -> &[Destination] {
+        &self.0
     }
 }
 
@@ -49,15 +49,6 @@ mod tests {
         let read = |list: Value| serde_json::from_value::<NetworkAllow>(list);
         let allow = read(json!(["10.1.0.0/16", "192.168.0.7:443"])).unwrap();
         assert_eq!(json!(allow), json!(["10.1.0.0/16", "192.168.0.7:443"]));
-        for (destination, covered) in [
-            ("10.1.2.3:80", true),
-            ("10.1.0.0/16", true),
-            ("10.0.0.0/8", false),
-            ("192.168.0.7:443", true),
-            ("192.168.0.7", false),
-        ] {
-            assert_eq!(allow.covers(&destination.parse().unwrap()), covered, "{destination}");
-        }
         assert!(read(json!(vec!["10.0.0.1"; 64])).is_ok());
         for (wrong, part) in [
             (json!(["0.0.0.0/0"]), "0.0.0.0/0 is not private"),

@@ -18,6 +18,19 @@ fn new() -> Quotas {
     Quotas::new(0)
 }
 
+fn nothing() -> NamespaceChange {
+    NamespaceChange::default()
+}
+
+/// What changes some quotas and nothing else.
+fn quotas(quotas: Value) -> NamespaceChange {
+    change(json!({ "quotas": quotas }))
+}
+
+fn change(change: Value) -> NamespaceChange {
+    serde_json::from_value(change).unwrap()
+}
+
 fn namespace(name: &str) -> Namespace {
     name.parse().unwrap()
 }
@@ -40,7 +53,7 @@ async fn a_key_is_replaced_without_a_gap_and_outlives_a_restart() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     assert!(tenants.is_alone());
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     assert!(!tenants.is_alone());
     let first = tenants.create_key(&acme, name("first"), Role::Call).await.unwrap().text;
     let caller = who(&tenants, &first).unwrap();
@@ -101,12 +114,12 @@ async fn who_knew_a_namespace_is_a_stranger_to_the_next_one_of_its_name() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     let key = tenants.create_key(&acme, name("k"), Role::Change).await.unwrap().text;
     let caller = who(&tenants, &key).unwrap();
     tenants.begin_to_go(&acme).await.unwrap();
     tenants.end(&acme).await.unwrap();
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     tenants.create_key(&acme, name("k"), Role::Change).await.unwrap();
     assert!(!tenants.knows(&caller) && who(&tenants, &key).is_none());
 }
@@ -117,11 +130,11 @@ async fn a_change_goes_on_if_nobody_waits_for_it() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     // It is being written, and its client goes away.
-    let mut create = Box::pin(tenants.create(&acme, new(), Map::new()));
+    let mut create = Box::pin(tenants.create(&acme, new(), nothing()));
     let polled = create.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(polled.is_pending());
     drop(create);
-    tenants.create(&namespace("other"), new(), Map::new()).await.unwrap();
+    tenants.create(&namespace("other"), new(), nothing()).await.unwrap();
     assert!(tenants.has(&acme));
     drop(tenants);
     assert!(open(&directory).has(&acme));
@@ -132,10 +145,10 @@ async fn everything_has_a_bound_and_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let (acme, none) = (namespace("acme"), namespace("none"));
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
-    assert!(matches!(tenants.create(&acme, new(), Map::new()).await, Err(TenantError::Exists)));
+    tenants.create(&acme, new(), nothing()).await.unwrap();
+    assert!(matches!(tenants.create(&acme, new(), nothing()).await, Err(TenantError::Exists)));
     let guest = Namespace::guest();
-    assert!(matches!(tenants.create(&guest, new(), Map::new()).await, Err(TenantError::Exists)));
+    assert!(matches!(tenants.create(&guest, new(), nothing()).await, Err(TenantError::Exists)));
     assert!(matches!(tenants.begin_to_go(&guest).await, Err(TenantError::Guest)));
     let key = tenants.create_key(&none, name("k"), Role::Read).await;
     assert!(matches!(key, Err(TenantError::NoNamespace)));
@@ -151,9 +164,9 @@ async fn everything_has_a_bound_and_a_reason() {
     assert!(matches!(key, Err(TenantError::TooManyKeys(_))));
     assert!(matches!(tenants.revoke(&acme, &name("x")).await, Err(TenantError::NoKey)));
     for number in 2..MOST_NAMESPACES {
-        tenants.create(&namespace(&format!("n{number}")), new(), Map::new()).await.unwrap();
+        tenants.create(&namespace(&format!("n{number}")), new(), nothing()).await.unwrap();
     }
-    let more = tenants.create(&namespace("more"), new(), Map::new()).await;
+    let more = tenants.create(&namespace("more"), new(), nothing()).await;
     assert!(matches!(more, Err(TenantError::TooManyNamespaces(_))));
 }
 
@@ -162,7 +175,7 @@ async fn a_namespace_that_goes_has_no_keys_and_no_calls_and_is_not_made_anew_bef
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     let key = tenants.create_key(&acme, name("k"), Role::Change).await.unwrap().text;
     let call = tenants.call(&acme, false).unwrap();
     tenants.begin_to_go(&acme).await.unwrap();
@@ -171,12 +184,12 @@ async fn a_namespace_that_goes_has_no_keys_and_no_calls_and_is_not_made_anew_bef
     assert_eq!(tenants.calls(&acme), 1);
     drop(call);
     assert_eq!(tenants.calls(&acme), 0);
-    assert!(matches!(tenants.create(&acme, new(), Map::new()).await, Err(TenantError::Going)));
+    assert!(matches!(tenants.create(&acme, new(), nothing()).await, Err(TenantError::Going)));
     drop(tenants);
     let tenants = open(&directory);
     assert_eq!(tenants.going(), std::slice::from_ref(&acme));
     tenants.end(&acme).await.unwrap();
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     assert!(tenants.keys(&acme).is_empty());
 }
 
@@ -185,10 +198,8 @@ async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let (acme, zeta) = (namespace("acme"), namespace("zeta"));
-    let quotas = |quotas: Value| quotas.as_object().unwrap().clone();
-    let two = quotas(json!({ "concurrent_calls": 2 }));
-    tenants.create(&acme, new(), two).await.unwrap();
-    tenants.create(&zeta, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), quotas(json!({ "concurrent_calls": 2 }))).await.unwrap();
+    tenants.create(&zeta, new(), nothing()).await.unwrap();
     let calls = [tenants.call(&acme, false).unwrap(), tenants.call(&acme, false).unwrap()];
     let refused = tenants.call(&acme, false).unwrap_err().to_string();
     let right = "Too many concurrent requests in flight (count: 2, allowed: 2).";
@@ -197,8 +208,8 @@ async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
     drop(calls);
     assert!(tenants.call(&acme, false).is_ok());
     // From the next call on, and after a restart.
-    let none = quotas(json!({ "concurrent_calls": null, "calls_per_minute": 1, "activations": 7 }));
-    tenants.set_quotas(&acme, none).await.unwrap();
+    let none = json!({ "concurrent_calls": null, "calls_per_minute": 1, "activations": 7 });
+    tenants.set(&acme, quotas(none)).await.unwrap();
     assert!(matches!(tenants.call(&acme, false), Err(TenantError::Over(OverQuota::Rate { .. }))));
     assert_eq!(tenants.calls(&acme), 0);
     drop(tenants);
@@ -218,7 +229,7 @@ async fn a_namespace_gets_what_it_may_have_and_its_neighbour_what_is_its_own() {
     assert_eq!(open(&directory).used()[&acme], right);
     // The operator's own has no bounds unless it is said.
     assert_eq!(tenants.quotas(&Namespace::guest()), Quotas::default());
-    let wrong = tenants.set_quotas(&acme, quotas(json!({ "calls": 1 }))).await;
+    let wrong = tenants.set(&acme, quotas(json!({ "calls": 1 }))).await;
     assert!(matches!(wrong, Err(TenantError::Quotas(_))));
 }
 
@@ -228,31 +239,83 @@ async fn what_the_operator_allows_a_namespace_is_kept_and_goes_with_it() {
     let tenants = open(&directory);
     let acme = namespace("acme");
     let allow: NetworkAllow = serde_json::from_value(json!(["10.1.0.0/16"])).unwrap();
-    let refused = tenants.set_network_allow(&acme, allow.clone()).await;
+    let allowed = || change(json!({ "network_allow": ["10.1.0.0/16"] }));
+    let refused = tenants.set(&acme, allowed()).await;
     assert!(matches!(refused, Err(TenantError::NoNamespace)));
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     assert_eq!(tenants.network_allow(&acme), NetworkAllow::default());
-    tenants.set_network_allow(&acme, allow.clone()).await.unwrap();
+    tenants.set(&acme, allowed()).await.unwrap();
     assert_eq!(tenants.describe(&acme).unwrap()["network_allow"], json!(["10.1.0.0/16"]));
-    tenants.set_quotas(&acme, Map::new()).await.unwrap();
+    tenants.set(&acme, nothing()).await.unwrap();
     drop(tenants);
     let tenants = open(&directory);
     assert_eq!(tenants.network_allow(&acme), allow);
     assert_eq!(tenants.network_allow(&Namespace::guest()), NetworkAllow::default());
     tenants.begin_to_go(&acme).await.unwrap();
     tenants.end(&acme).await.unwrap();
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     assert_eq!(tenants.network_allow(&acme), NetworkAllow::default());
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_namespace_at_once_is_done_as_a_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let acme = namespace("acme");
+    let both = |calls: i64, network: &str| {
+        change(json!({ "quotas": { "concurrent_calls": calls }, "network_allow": [network] }))
+    };
+    let wrong = tenants.create(&acme, new(), both(0, "10.1.0.0/16")).await;
+    assert!(matches!(wrong, Err(TenantError::Quotas(_))) && !tenants.has(&acme));
+    tenants.create(&acme, new(), both(1, "10.1.0.0/16")).await.unwrap();
+    let wrong = tenants.set(&acme, both(0, "10.2.0.0/16")).await;
+    assert!(matches!(wrong, Err(TenantError::Quotas(_))));
+    drop(tenants);
+    // A daemon that was killed as soon as it was made has kept both.
+    let tenants = open(&directory);
+    assert_eq!(tenants.quotas(&acme).concurrent_calls, Some(1));
+    assert_eq!(json!(tenants.network_allow(&acme)), json!(["10.1.0.0/16"]));
 }
 
 #[tokio::test]
 async fn a_change_that_cannot_be_written_is_none() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
-    fs::create_dir_all(directory.path().join("namespaces.json/x")).unwrap();
-    let made = tenants.create(&namespace("acme"), new(), Map::new()).await;
+    let guest = Namespace::guest();
+    tenants.set(&guest, change(json!({ "network_allow": ["10.1.0.0/16"] }))).await.unwrap();
+    let file = directory.path().join("namespaces.json");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir_all(file.join("x")).unwrap();
+    let made = tenants.create(&namespace("acme"), new(), nothing()).await;
     assert!(matches!(made, Err(TenantError::File { .. })));
     assert!(tenants.is_alone() && !tenants.has(&namespace("acme")));
+    let taken_back = tenants.set(&guest, change(json!({ "network_allow": [] }))).await;
+    assert!(matches!(taken_back, Err(TenantError::File { .. })));
+    assert_eq!(tenants.openable(&guest).now().len(), 1);
+}
+
+#[tokio::test]
+async fn what_a_namespace_may_open_is_the_same_list_for_the_vms_that_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let acme = namespace("acme");
+    let allowed = |list: Value| change(json!({ "network_allow": list }));
+    tenants.create(&acme, new(), allowed(json!(["10.1.0.0/16"]))).await.unwrap();
+    let of_vm = tenants.openable(&acme);
+    let before = of_vm.now();
+    assert_eq!(*before, *tenants.network_allow(&acme).networks());
+    tenants.set(&acme, allowed(json!([]))).await.unwrap();
+    assert!(of_vm.now().is_empty());
+    tenants.set(&acme, allowed(json!(["10.1.0.0/16"]))).await.unwrap();
+    assert_eq!(of_vm.now(), before);
+    drop(tenants);
+    let tenants = open(&directory);
+    assert_eq!(tenants.openable(&acme).now(), before);
+    // The next one of its name begins with nothing, whatever this one has left.
+    tenants.begin_to_go(&acme).await.unwrap();
+    tenants.end(&acme).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
+    assert!(tenants.openable(&acme).now().is_empty() && of_vm.now() == before);
 }
 
 #[test]
@@ -279,8 +342,8 @@ async fn strangers_leave_half_of_the_calls_to_those_with_a_key() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    let quotas = json!({ "concurrent_calls": 4, "calls_per_minute": 6 });
-    tenants.create(&acme, new(), quotas.as_object().unwrap().clone()).await.unwrap();
+    let quotas = quotas(json!({ "concurrent_calls": 4, "calls_per_minute": 6 }));
+    tenants.create(&acme, new(), quotas).await.unwrap();
     let calls = [(); 2].map(|()| tenants.call(&acme, true).unwrap());
     let refused = tenants.call(&acme, true).unwrap_err().to_string();
     assert_eq!(refused, "Too many concurrent requests in flight (count: 2, allowed: 2).");
@@ -299,7 +362,7 @@ async fn a_part_of_what_is_everybody_s_is_for_one_namespace() {
     let tenants = open(&directory);
     let (acme, guest) = (namespace("acme"), Namespace::guest());
     assert_eq!(tenants.payer(&guest).portion, Portion::All);
-    tenants.create(&acme, new(), Map::new()).await.unwrap();
+    tenants.create(&acme, new(), nothing()).await.unwrap();
     assert_eq!(tenants.payer(&acme).portion, Portion::Quarter);
     // The operator's has more, and not all of it.
     assert_eq!(tenants.payer(&guest).portion, Portion::ThreeQuarters);

@@ -136,9 +136,9 @@ pub(crate) async fn start(
     let member = member.map_err(|e| VmError::system("the VM's processors cannot be shared", e))?;
     let cannot_judge = |error| VmError::system("the VM's network cannot be supervised", error);
     if let (Some(Uplink::Judged(network)), Ok(calls)) = (&config.network, confined.try_recv()) {
-        let counters = config.network_counters.clone();
+        let (openable, counters) = (config.openable.clone(), config.network_counters.clone());
         let share = config.cpu_share.clone();
-        network.judge(calls, &process, counters, share).map_err(cannot_judge)?;
+        network.judge(calls, &process, openable, counters, share).map_err(cannot_judge)?;
     }
     let limit = config.timeouts.start;
     let opened = tokio::select! {

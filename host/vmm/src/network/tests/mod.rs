@@ -29,6 +29,15 @@ fn judged<T: Send + 'static>(
     network: Network,
     work: impl FnOnce(&UnixStream) -> T + Send + 'static,
 ) -> (T, NetworkCounts) {
+    judged_by(network, Arc::default(), work)
+}
+
+/// The same for an owner who may open this.
+fn judged_by<T: Send + 'static>(
+    network: Network,
+    openable: Arc<Openable>,
+    work: impl FnOnce(&UnixStream) -> T + Send + 'static,
+) -> (T, NetworkCounts) {
     let counters = Arc::<NetworkCounters>::default();
     let counted = counters.clone();
     let (calls, confined) = mpsc::channel();
@@ -42,7 +51,7 @@ fn judged<T: Send + 'static>(
     });
     let own = Pid::from_raw(std::process::id() as i32).unwrap();
     let vmm = pidfd_open(own, PidfdFlags::empty()).unwrap();
-    let judge = Judge::new(confined.recv().unwrap(), vmm, network, counters, None);
+    let judge = Judge::new(confined.recv().unwrap(), vmm, network, openable, counters, None);
     let judge = std::thread::spawn(|| judge.run());
     let result = worker.join().unwrap();
     // Nobody is left to be judged.
@@ -121,9 +130,44 @@ fn only_what_the_rules_allow_is_reached() {
     let own =
         Rules { allow: vec![PRIVATE.parse().unwrap()], deny: vec!["0.0.0.0/0".parse().unwrap()] };
     let network = Network { own, ..Network::default() };
-    let (greeted, _) =
-        judged(network, move |_| [PRIVATE, PUBLIC].map(|to| greeting(reach(to, port))));
+    let openable = Arc::new(Openable::new(&[PRIVATE.parse().unwrap()]));
+    let both = move |_: &UnixStream| [PRIVATE, PUBLIC].map(|to| greeting(reach(to, port)));
+    let (greeted, _) = judged_by(network.clone(), openable, both);
     assert_eq!(greeted, [Ok("hello".to_owned()), Err(Errno::CONNREFUSED)]);
+    let (greeted, _) = judged(network, both);
+    assert_eq!(greeted, [Err(Errno::CONNREFUSED), Err(Errno::CONNREFUSED)]);
+}
+
+#[test]
+fn what_is_taken_back_is_closed_and_what_is_open_there_ends() {
+    let Some(outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let port = outside.run(|| serve(0, b"hello")).join().unwrap();
+    let networks: [Destination; 1] = [PRIVATE.parse().unwrap()];
+    let own = Rules { allow: networks.to_vec(), deny: Vec::new() };
+    let network = Network { own, ..Network::default() };
+    let openable = Arc::new(Openable::new(&networks));
+    let changed = openable.clone();
+    let (_, counts) = judged_by(network, openable, move |_| {
+        let (private, public) = (reach(PRIVATE, port).unwrap(), reach(PUBLIC, port));
+        let datagrams = open(SocketType::DGRAM);
+        let to = SocketAddrV4::new(PRIVATE.parse().unwrap(), port);
+        let send = || sendto(&datagrams, b"x", SendFlags::empty(), &to);
+        assert_eq!(send(), Ok(1));
+        changed.set(&[]);
+        assert_eq!(send(), Err(Errno::NETUNREACH));
+        assert_eq!(reach(PRIVATE, port).map(drop), Err(Errno::CONNREFUSED));
+        // Nobody has said anything on it, so the server has not ended it.
+        await_readable(&private);
+        let read = (&private).read(&mut [0; 5]);
+        assert!(!matches!(read, Ok(1..)), "{read:?}");
+        // All else goes on, and it can be opened again.
+        assert_eq!(greeting(public).unwrap(), "hello");
+        changed.set(&networks);
+        assert_eq!(greeting(reach(PRIVATE, port)).unwrap(), "hello");
+    });
+    assert_eq!(counts.refused[Refusal::Private as usize], 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::*;
 use crate::serve::{
     bodies::{Payer, Portion},
-    service::tests::service,
+    service::tests::{changed, service},
 };
 use serde_json::json;
 use squeezy_openwhisk::package::PackageBody;
@@ -126,8 +126,8 @@ async fn a_binding_makes_no_cycle() {
 async fn sequences_count_as_actions_and_go_with_their_namespace() {
     let (service, _hold, _directory) = service().await;
     let acme: Namespace = "acme".parse().unwrap();
-    let quotas = json!({ "actions": 2 }).as_object().unwrap().clone();
-    service.create_namespace(&acme, quotas).await.unwrap();
+    let two = changed(json!({ "quotas": { "actions": 2 } }));
+    service.create_namespace(&acme, two).await.unwrap();
     put_action(&service, "/acme/f").await;
     assert_eq!(put(&service, "/acme/s", &["/_/f"]).await, None);
     let refused = put(&service, "/acme/t", &["/_/f"]).await.unwrap();
