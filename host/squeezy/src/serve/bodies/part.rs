@@ -6,6 +6,7 @@ use super::{
 };
 use squeezy_openwhisk::Namespace;
 use std::sync::{Arc, Mutex};
+use tokio::time::{Instant, timeout_at};
 
 /// How much of what belongs to all is for one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,15 +56,28 @@ impl Part {
 
     /// Reserves `bytes` for a request with code. If that is more than the part, no more than the part is reserved, and
     /// nobody else has such a request: one of the operator's namespace at a time, and one of all others, for which each
-    /// namespace has a line of its own.
+    /// namespace has a line of its own. Whoever lacks memory that its own namespace holds leaves its turn to others.
     pub async fn take_for_code(&self, bytes: usize) -> Result<Held, NoRoom> {
         let most = self.payer.portion.of(self.bodies.large.most_for(Purpose::Request)) * UNIT;
         if bytes <= most {
             return self.take(Purpose::Request, bytes).await;
         }
-        let turn = self.bodies.code.turn(&self.payer.namespace);
-        let turn = tokio::time::timeout(WAIT_FOR_TURN, turn).await.map_err(|_| NoRoom::Now)?;
-        Ok(Held { turn: Mutex::new(Some(turn)), ..self.take(Purpose::Request, most).await? })
+        let until = Instant::now() + WAIT_FOR_TURN;
+        loop {
+            let turn = self.bodies.code.turn(&self.payer.namespace);
+            let turn = timeout_at(until, turn).await.map_err(|_| NoRoom::Now)?;
+            let held = match self.take_now(Purpose::Request, most) {
+                Err(NoRoom::OfPart) if Instant::now() < until => {
+                    drop(turn);
+                    // What it gets without a turn it gives back: nobody waits for one with memory.
+                    drop(self.take(Purpose::Request, most).await?);
+                    continue;
+                }
+                Err(NoRoom::Now) => self.take(Purpose::Request, most).await?,
+                taken => taken?,
+            };
+            return Ok(Held { turn: Mutex::new(Some(turn)), ..held });
+        }
     }
 
     /// Reserves `bytes` for an answer. Waits for others to release theirs, for a limited time.
@@ -95,15 +109,18 @@ impl Part {
     }
 
     async fn take(&self, purpose: Purpose, bytes: usize) -> Result<Held, NoRoom> {
+        if let Ok(held) = self.take_now(purpose, bytes) {
+            return Ok(held);
+        }
         let (room, claim) = self.claim(purpose, bytes)?;
-        if let Ok(units) = room.take_now(claim.clone()) {
-            return Ok(units.into());
-        }
-        // What is small may have a place among what is large.
-        if let Ok(units) = self.bodies.large.take_now(claim.clone()) {
-            return Ok(units.into());
-        }
         room.take(claim, WAIT).await.map(Into::into)
+    }
+
+    fn take_now(&self, purpose: Purpose, bytes: usize) -> Result<Held, NoRoom> {
+        let (room, claim) = self.claim(purpose, bytes)?;
+        // What is small may have a place among what is large.
+        let taken = room.take_now(claim.clone()).or_else(|_| self.bodies.large.take_now(claim));
+        taken.map(Into::into)
     }
 
     fn claim(&self, purpose: Purpose, bytes: usize) -> Result<(&Arc<Room>, Claim), NoRoom> {
@@ -219,6 +236,20 @@ mod tests {
         }
         let (of_other, ()) = tokio::join!(other.take_for_code(16 << 20), async { drop(first) });
         assert!(of_other.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_lacks_what_its_own_requests_hold_leaves_its_turn_to_others() {
+        let bodies = Bodies::new(64 << 20);
+        let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
+        let held = acme.take_for_request(4 << 20).await.unwrap();
+        let (of_acme, ()) = tokio::join!(acme.take_for_code(16 << 20), async {
+            drop(other.take_for_code(16 << 20).await.unwrap());
+            drop(held);
+        });
+        assert!(of_acme.unwrap().take_turn().is_some());
+        let _all = acme.take_for_request(4 << 20).await.unwrap();
+        assert_eq!(acme.take_for_code(16 << 20).await.err(), Some(NoRoom::OfPart));
     }
 
     #[tokio::test]
