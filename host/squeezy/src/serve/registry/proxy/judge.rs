@@ -94,9 +94,14 @@ impl Judge {
             Some(address) => {
                 self.permitted(target, [SocketAddr::new(address, target.port)]).map(drop)
             }
-            None if target.is_disguised() && !self.listed.contains(target) => Err(
-                Failure::refused(PRIVATE, format!("it leads to {target}, an address in disguise")),
-            ),
+            None if self.listed.contains(target) => Ok(()),
+            None if target.is_disguised() => Err(Failure::refused(
+                PRIVATE,
+                format!("it leads to {target}, an address in disguise"),
+            )),
+            None if target.is_localhost() => {
+                Err(Failure::refused(PRIVATE, format!("it leads to {target}, the proxy's machine")))
+            }
             None => Ok(()),
         }
     }
@@ -107,6 +112,7 @@ impl Judge {
 fn is_of_the_link(ip: IpAddr) -> bool {
     /// Of Amazon's service for IPv6.
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    // Not all that `Rules` reserve but loopback: a listed name may be in 198.18.0.0/15 or 240.0.0.0/4.
     match ip {
         IpAddr::V4(ip) => {
             ip.is_link_local() || ip.is_multicast() || ip.is_broadcast() || ip.octets()[0] == 0
@@ -222,11 +228,12 @@ mod tests {
 
     #[test]
     fn what_the_operators_proxy_is_asked_for_is_judged_as_far_as_it_is_known() {
-        let judge = judge("'10.0.0.1:5000'");
-        for allowed in ["cdn.example", "1.1.1.1", "10.0.0.1:5000"] {
+        let judge = judge("{ host = '10.0.0.1:5000', private_hosts = ['r.localhost'] }");
+        for allowed in ["cdn.example", "1.1.1.1", "10.0.0.1:5000", "r.localhost"] {
             assert!(judge.through_proxy(&target(allowed)).is_ok(), "{allowed}");
         }
-        for refused in ["10.0.0.1", "169.254.169.254", "127.1", "2130706433", "[::1]", "0x7f.1"] {
+        let addresses = ["10.0.0.1", "169.254.169.254", "127.1", "2130706433", "[::1]", "0x7f.1"];
+        for refused in addresses.into_iter().chain(["localhost", "x.localhost", "r.localhost:80"]) {
             assert!(judge.through_proxy(&target(refused)).is_err(), "{refused}");
         }
     }

@@ -46,8 +46,8 @@ const PART_BYTES: usize = 32 << 10;
 
 /// How many names of one pull are looked up at a time.
 const MOST_LOOKUPS: usize = 4;
-/// When the next address of a host is tried beside those that have not answered yet: many have one of IPv6 first, which
-/// nobody answers.
+
+/// When the next address of a host is tried beside those that have not answered yet.
 const NEXT_ADDRESS: Duration = Duration::from_millis(300);
 
 /// How long it waits when no connection can be accepted.
@@ -393,7 +393,8 @@ fn by_proxy(target: &Target, error: &io::Error) -> Failure {
     Failure::unreachable(format!("{target}, by the proxy in the daemon's environment: {error}"))
 }
 
-/// Connects to the first of these addresses that answers.
+/// Connects to the first of these addresses that answers. They are tried in their order: the next one when one fails, or
+/// does not answer for a moment.
 async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = addresses.into_iter();
     let mut trying = JoinSet::new();

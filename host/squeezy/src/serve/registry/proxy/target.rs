@@ -47,6 +47,11 @@ impl Target {
         self.host == "localhost" || self.address().is_some_and(|address| address.is_loopback())
     }
 
+    /// Whether it is a name of whichever machine looks it up (RFC 6761).
+    pub fn is_localhost(&self) -> bool {
+        self.host == "localhost" || self.host.ends_with(".localhost")
+    }
+
     /// Whether it is a name that stands for an address all the same, as `127.1` and `0x7f000001` do.
     pub fn is_disguised(&self) -> bool {
         let last = self.host.rsplit('.').next().unwrap_or_default();
@@ -109,6 +114,13 @@ mod tests {
             let target = Target::parse(host, Some(80)).unwrap();
             assert_eq!(target.is_disguised(), is_disguised, "{host}");
         }
+    }
+
+    #[test]
+    fn localhost_has_names_below_it() {
+        let is_localhost = |host: &str| Target::parse(host, Some(80)).unwrap().is_localhost();
+        assert!(["localhost", "LocalHost", "a.b.localhost"].into_iter().all(is_localhost));
+        assert!(!["xlocalhost", "localhost.x", "127.0.0.1"].into_iter().any(is_localhost));
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 use super::*;
 use std::{net, time::Instant};
+use tokio::net::TcpSocket;
 
 /// An entry of `registries`.
 pub fn entry(text: &str) -> RegistryEntry {
@@ -162,6 +163,25 @@ async fn what_is_listed_is_reached_and_nothing_else_at_its_address() {
     assert_eq!(heard(&mut client).await, "HTTP/1.1 200 OK\r\n\r\nfirst second");
     let other = running.answer(&connect_to(&format!("127.0.0.1:{port}"))).await;
     assert!(other.starts_with("HTTP/1.1 403 "), "{other}");
+}
+
+#[tokio::test]
+async fn addresses_are_tried_in_their_order_and_none_is_left_out() {
+    // Bound, but nobody listens there.
+    let closed = [(); 2].map(|()| TcpSocket::new_v4().unwrap());
+    let [first, second] = closed.each_ref().map(|socket| {
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.local_addr().unwrap()
+    });
+    let listeners = [(); 2].map(|()| net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
+    let reached = async |addresses: &[SocketAddr]| {
+        first_of(addresses.to_vec()).await.map(|stream| stream.peer_addr().unwrap())
+    };
+    assert_eq!(reached(&[first, one, other]).await.unwrap(), one);
+    assert_eq!(reached(&[first, second, other, one]).await.unwrap(), other);
+    let refused = reached(&[first, second]).await.unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
@@ -351,7 +371,9 @@ async fn the_operators_proxy_is_asked_for_what_is_not_private() {
     let noted = running.proxy.noted().unwrap();
     assert!(noted.log.contains("it answers 407") && !noted.log.contains("dTpw"), "{noted:?}");
     // It is not asked for these.
-    for host in ["169.254.169.254:80", "127.0.0.1:80", "[::1]:80", "2130706433:80"] {
+    for host in
+        ["169.254.169.254:80", "127.0.0.1:80", "[::1]:80", "2130706433:80", "x.localhost:80"]
+    {
         let answer = running.answer(&connect_to(host)).await;
         assert!(answer.starts_with("HTTP/1.1 403 "), "{host}: {answer}");
     }
