@@ -169,10 +169,8 @@ impl Pod {
         }
         if inside.slot.is_none() {
             let slot = booted.mechanism.slots().take()?;
-            if let Err(error) = booted.mechanism.plug(&booted.vm, slot).await {
-                reclaim(booted, slot).await;
-                return Err(error.into());
-            }
+            // If that fails, the slot is free again, and maybe another pod's.
+            booted.mechanism.plug(&booted.vm, slot).await?;
             inside.slot = Some(slot);
         }
         inside.members.insert(container);
