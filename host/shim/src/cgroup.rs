@@ -1,7 +1,9 @@
 //! The control group of a server, in which its VM is, too: beside those that kubelet has made for the pods, whose part of
-//! the processors it has.
+//! the processors it has, and with a bound on its memory.
 //!
 //! It is in none of a pod's: kubelet kills what is in there when the pod ends.
+
+mod bound;
 
 use crate::registry::ServerName;
 use std::{
@@ -12,10 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use bound::Bound;
+
 /// How the name of each begins. kubelet removes groups beside those of its pods that have "pod" in their names.
 const PREFIX: &str = "squeezy-";
 /// The file that a process writes to in order to be in a group: with 0, itself and all of its threads.
 const PROCESSES: &str = "cgroup.procs";
+/// The controllers, as Linux calls them.
+const PROCESSORS: &str = "cpu";
+const MEMORY: &str = "memory";
 
 /// The shares of one processor.
 pub const SHARES: u64 = 1024;
@@ -35,13 +42,24 @@ const END_INTERVAL: Duration = Duration::from_millis(10);
 /// The control group that this process is in.
 #[derive(Debug)]
 pub struct Cgroup {
+    processors: Group,
+    /// The same one with version 2; nothing where memory cannot be bounded.
+    memory: Option<Group>,
+}
+
+/// The group in one hierarchy.
+#[derive(Debug)]
+struct Group {
     /// The directory of the one of all pods.
     pods: PathBuf,
     name: String,
     version: Version,
-    /// The directory of the one that it was in before, to which it can go back.
+    /// The directory of the one that this process was in before, to which it can go back.
     before: PathBuf,
 }
+
+/// A file of a group, and what is written to it.
+type Setting = (&'static str, String);
 
 /// Which interface a hierarchy has.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +68,9 @@ enum Version {
     Two,
 }
 
-/// A hierarchy of control groups that shares out processors, as it is mounted.
+/// A hierarchy of control groups that has a controller, as it is mounted.
 struct Hierarchy {
+    controller: &'static str,
     version: Version,
     /// The group that is mounted.
     root: PathBuf,
@@ -60,47 +79,33 @@ struct Hierarchy {
 
 impl Cgroup {
     /// Makes a group of this process's own in the one where kubelet has all pods, and enters it. It has the weight of one
-    /// processor.
+    /// processor, and no bound on its memory yet.
     ///
     /// # Errors
-    /// It cannot be made or entered. Then there is none.
+    /// It cannot be made or entered. Then there is none. If that is so for memory alone, the log says so.
     pub fn enter(pods: &Path, server: &ServerName) -> io::Result<Self> {
         let (mounts, own) =
             (fs::read_to_string("/proc/self/mountinfo")?, fs::read_to_string("/proc/self/cgroup")?);
         // A server may have the name of one that is still about to end.
         let name = format!("{}{}", prefix(server), process::id());
-        Self::enter_in(&mounts, &own, pods, name)
+        Self::enter_in(&mounts, &own, pods, &name)
     }
 
-    fn enter_in(mounts: &str, own: &str, pods: &Path, name: String) -> io::Result<Self> {
-        let hierarchy = Hierarchy::find(mounts, pods)?;
-        let (pods, before) = (hierarchy.mount.join(pods), hierarchy.group_of(own));
-        remove_empty(&pods);
-        let cgroup = Self { pods, name, version: hierarchy.version, before };
-        for _ in 1..ATTEMPTS {
-            if cgroup.make().is_ok() {
-                return Ok(cgroup);
-            }
-        }
-        cgroup.make().inspect_err(|_| drop(fs::remove_dir(cgroup.directory())))?;
-        Ok(cgroup)
+    fn enter_in(mounts: &str, own: &str, pods: &Path, name: &str) -> io::Result<Self> {
+        let enter = |controller, first: fn(Version) -> Setting| {
+            Group::enter(&Hierarchy::find(mounts, pods, controller)?, own, pods, name, first)
+        };
+        let processors = enter(PROCESSORS, |version| shares(version, SHARES))?;
+        let memory = enter(MEMORY, |version| most_memory(version, None));
+        let memory = memory
+            .inspect_err(|error| tracing::warn!("the memory of the VM has no bound: {error}"))
+            .ok();
+        Ok(Self { processors, memory })
     }
 
-    fn make(&self) -> io::Result<()> {
-        let directory = self.directory();
-        match fs::create_dir(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(named(&directory, error));
-            }
-            _ => {}
-        }
-        self.weigh(SHARES)?;
-        write(&directory.join(PROCESSES), "0")
-    }
-
-    /// Where it is.
+    /// Where it is, among those that share out processors.
     pub fn directory(&self) -> PathBuf {
-        self.pods.join(&self.name)
+        self.processors.directory()
     }
 
     /// Gives it the part of the processors that so many shares ask for, of which one processor has [`SHARES`]; never
@@ -109,12 +114,7 @@ impl Cgroup {
     /// # Errors
     /// It is not there any more.
     pub fn weigh(&self, shares: u64) -> io::Result<()> {
-        let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
-        let (file, weight) = match self.version {
-            Version::One => ("cpu.shares", shares),
-            Version::Two => ("cpu.weight", weight(shares)),
-        };
-        write(&self.directory().join(file), &weight.to_string())
+        self.processors.set(&self::shares(self.processors.version, shares))
     }
 
     /// Leaves it, and removes it when nobody is in it any more, with those that were left by others.
@@ -122,8 +122,74 @@ impl Cgroup {
     /// # Errors
     /// There is still somebody, or it cannot be left. Another server removes it when it is empty.
     pub fn leave(&self) -> io::Result<()> {
+        let left = self.memory.as_ref().map_or(Ok(()), Group::leave);
+        // Whatever has become of the other one.
+        self.processors.leave().and(left)
+    }
+}
+
+impl Group {
+    fn enter(
+        hierarchy: &Hierarchy,
+        own: &str,
+        pods: &Path,
+        name: &str,
+        first: impl Fn(Version) -> Setting,
+    ) -> io::Result<Self> {
+        let (pods, before) = (hierarchy.mount.join(pods), hierarchy.group_of(own));
+        remove_empty(&pods);
+        let group = Self { pods, name: name.to_owned(), version: hierarchy.version, before };
+        let first = first(group.version);
+        for _ in 1..ATTEMPTS {
+            if group.make(&first).is_ok() {
+                return Ok(group);
+            }
+        }
+        group.make(&first).inspect_err(|_| drop(fs::remove_dir(group.directory())))?;
+        Ok(group)
+    }
+
+    fn make(&self, first: &Setting) -> io::Result<()> {
+        let directory = self.directory();
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(named(&directory, error));
+            }
+            _ => {}
+        }
+        self.set(first)?;
+        write(&directory.join(PROCESSES), "0")
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.pods.join(&self.name)
+    }
+
+    fn set(&self, (file, text): &Setting) -> io::Result<()> {
+        write(&self.directory().join(file), text)
+    }
+
+    fn leave(&self) -> io::Result<()> {
         write(&self.before.join(PROCESSES), "0")?;
         remove_left_in(&self.pods, |name| name == self.name)
+    }
+}
+
+/// The part of the processors that so many shares ask for, in bounds.
+fn shares(version: Version, shares: u64) -> Setting {
+    let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
+    match version {
+        Version::One => ("cpu.shares", shares.to_string()),
+        Version::Two => ("cpu.weight", weight(shares).to_string()),
+    }
+}
+
+/// The most memory, in bytes, if there is a most.
+fn most_memory(version: Version, bytes: Option<u64>) -> Setting {
+    let text = |none: &str| bytes.map_or(none.to_owned(), |bytes| bytes.to_string());
+    match version {
+        Version::One => ("memory.limit_in_bytes", text("-1")),
+        Version::Two => ("memory.max", text("max")),
     }
 }
 
@@ -133,9 +199,14 @@ impl Cgroup {
 /// # Errors
 /// There is somebody in it for longer, or it cannot be found out where it would be.
 pub fn remove_left(pods: &Path, server: &ServerName) -> io::Result<()> {
-    let hierarchy = Hierarchy::find(&fs::read_to_string("/proc/self/mountinfo")?, pods)?;
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let prefix = prefix(server);
-    remove_left_in(&hierarchy.mount.join(pods), |name| name.starts_with(&prefix))
+    let remove = |hierarchy: Hierarchy| {
+        remove_left_in(&hierarchy.mount.join(pods), |name| name.starts_with(&prefix))
+    };
+    // There may be none for memory.
+    let removed = Hierarchy::find(&mounts, pods, MEMORY).map_or(Ok(()), remove);
+    Hierarchy::find(&mounts, pods, PROCESSORS).and_then(remove).and(removed)
 }
 
 /// Removes empty groups of servers, and waits for those with these names.
@@ -178,39 +249,40 @@ fn named(path: &Path, error: impl fmt::Display) -> io::Error {
 }
 
 impl Hierarchy {
-    /// The one with this group, of those that are in a `/proc/PID/mountinfo`: of version 1 if that shares out processors
+    /// The one with this group, of those that are in a `/proc/PID/mountinfo`: of version 1 if that has the controller
     /// here. What was mounted last is what paths lead to.
-    fn find(mounts: &str, pods: &Path) -> io::Result<Self> {
+    fn find(mounts: &str, pods: &Path, controller: &'static str) -> io::Result<Self> {
         let find = |version: Version| {
-            let mut mounted = mounts.lines().rev().filter_map(|line| Self::parse(line, version));
+            let parse = |line| Self::parse(line, controller, version);
+            let mut mounted = mounts.lines().rev().filter_map(parse);
             mounted.find(|hierarchy| hierarchy.mount.join(pods).is_dir())
         };
         find(Version::One).or_else(|| find(Version::Two)).ok_or_else(|| {
             io::Error::other(format!(
-                "no control group for processors is called {}",
+                "no control group of the controller {controller} is called {}",
                 pods.display()
             ))
         })
     }
 
-    fn parse(line: &str, version: Version) -> Option<Self> {
+    fn parse(line: &str, controller: &'static str, version: Version) -> Option<Self> {
         let (place, what) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
         let (root, mount) = (place.next()?.into(), place.next()?.into());
         let mut what = what.split(' ');
         let (kind, options) = (what.next()?, what.nth(1)?);
         let is_it = match version {
-            Version::One => kind == "cgroup" && has_processors(options),
+            Version::One => kind == "cgroup" && has(options, controller),
             Version::Two => kind == "cgroup2",
         };
-        is_it.then_some(Self { version, root, mount })
+        is_it.then_some(Self { controller, version, root, mount })
     }
 
     /// The directory of the group that a process is in, of its `/proc/PID/cgroup`: the one that is mounted if that is
     /// not below it.
     fn group_of(&self, groups: &str) -> PathBuf {
         let is_it = |controllers: &str| match self.version {
-            Version::One => has_processors(controllers),
+            Version::One => has(controllers, self.controller),
             Version::Two => controllers.is_empty(),
         };
         let group = groups.lines().find_map(|line| {
@@ -224,9 +296,9 @@ impl Hierarchy {
     }
 }
 
-/// Whether the controller of processors is one of these.
-fn has_processors(controllers: &str) -> bool {
-    controllers.split(',').any(|controller| controller == "cpu")
+/// Whether a controller is one of these.
+fn has(controllers: &str, controller: &str) -> bool {
+    controllers.split(',').any(|one| one == controller)
 }
 
 #[cfg(test)]

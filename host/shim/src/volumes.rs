@@ -40,7 +40,7 @@ const NOBODY: u16 = 65534;
 const DATA: &CStr = c"..data";
 const ATTEMPTS: usize = 5;
 /// From linux/magic.h.
-const TMPFS: i64 = 0x0102_1994;
+pub(crate) const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
 
 /// What is copied.

@@ -10,8 +10,12 @@ for controllers in $hierarchies; do
 	mount -t cgroup -o "$controllers" cgroup "/sys/fs/cgroup/${controllers#none,name=}"
 done
 
-# The one of all pods, for processors.
-pods_group=$(busybox awk '$3 == "cgroup" && $4 ~ /(^|,)cpu(,|$)/ { print $2 }' /proc/self/mounts | tail -n 1)/kubepods
+# pods_group_of CONTROLLER: the one of all pods.
+pods_group_of() {
+	echo "$(busybox awk -v of="(^|,)$1(,|\$)" '$3 == "cgroup" && $4 ~ of { print $2 }' /proc/self/mounts | tail -n 1)/kubepods"
+}
+pods_group=$(pods_group_of cpu)
+pods_memory_group=$(pods_group_of memory)
 
 # vm_groups: the groups of VMs.
 vm_groups() {
@@ -21,10 +25,18 @@ vm_groups() {
 has_shares() {
 	[ "$(cat "$1/cpu.shares")" = "$2" ]
 }
+# bound GROUP: the most memory that the processes of a group may have, in bytes.
+bound() {
+	cat "$pods_memory_group/${1##*/}/memory.limit_in_bytes"
+}
+# has_bound GROUP BYTES
+has_bound() {
+	[ "$(bound "$1")" = "$2" ]
+}
 # is_in GROUP PROCESS
 is_in() {
 	grep -qx "$2" "$1/cgroup.procs"
 }
 no_vm_group_is_left() {
-	[ -z "$(vm_groups)" ]
+	[ -z "$(vm_groups)$(find "$pods_memory_group" -mindepth 1 -maxdepth 1 -name 'squeezy-*')" ]
 }

@@ -14,7 +14,7 @@ fi
 # shellcheck source-path=SCRIPTDIR source=cgroup-common.sh
 . "$here/cgroup-common.sh"
 # As kubelet does.
-mkdir "$pods_group"
+mkdir "$pods_group" "$pods_memory_group"
 
 count=$5 seed=${6:-$(date +%s)}
 workers=4 attempts=4

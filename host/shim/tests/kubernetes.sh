@@ -99,6 +99,12 @@ vm_group=$(vm_groups)
 is_in "$vm_group" "$(pgrep qemu-system)" || die "QEMU is not in it"
 # 120 thousandths of a processor.
 has_shares "$vm_group" 512 || die "it has $(cat "$vm_group/cpu.shares") shares"
+is_in "$pods_memory_group/${vm_group##*/}" "$(pgrep qemu-system)" || die "QEMU's memory is not bounded"
+bound_of_one=$(bound "$vm_group")
+# bound_of COUNT: that with so many pods, each of which has 128 MiB and what it takes to map them.
+bound_of() {
+	echo $((bound_of_one + ($1 - 1) * (129 << 20)))
+}
 
 echo "kubectl logs, exec, cp and attach"
 [ "$(kubectl logs "$web" -c server)" = "$web serves" ] || die "logs: $(kubectl logs "$web" -c server)"
@@ -176,6 +182,7 @@ has_limit() {
 	[ "$(metric grows memory.usage_limit)" = $(($1 << 20)) ]
 }
 until_true 30 has_limit 96
+until_true 30 has_bound "$vm_group" "$(bound_of 2)"
 resize 120Mi
 until_true 60 has_limit 120
 until_true 60 is grows '.status.containerStatuses[0].resources.limits.memory' 120Mi
@@ -196,6 +203,7 @@ its_memory_is_back() {
 	[ "$(log | reclaims)" -gt "$before" ]
 }
 until_true 30 its_memory_is_back
+until_true 30 has_bound "$vm_group" "$bound_of_one"
 
 echo "kubelet's statistics"
 # resident: what is in memory of QEMU, but for the code that it makes of the guest's, in KiB.
@@ -348,6 +356,7 @@ done
 vm_group=$(vm_groups)
 # What was frozen before may still be on its way out.
 until_true 30 has_shares "$vm_group" $((5 * 122))
+until_true 30 has_bound "$vm_group" "$(bound_of 5)"
 
 echo "kubelet and containerd restart under them"
 ids() {
@@ -384,6 +393,7 @@ echo "	four are gone after $(since "$begin")"
 [ "$(log | reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(log | reclaims) - before)) pods is back"
 [ "$(least_plugged)" = "$alone" ] || die "the VM has $(least_plugged) bytes instead of $alone"
 until_true 30 has_shares "$vm_group" 512
+until_true 30 has_bound "$vm_group" "$bound_of_one"
 web=$(pods)
 kubectl logs -f "$web" -c server >"$work/last" &
 kubectl scale deployment web --replicas=0 >/dev/null

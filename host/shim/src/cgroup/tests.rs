@@ -5,12 +5,12 @@ use tempfile::TempDir;
 
 /// A tree of directories as of mounted control groups. Unlike those of the kernel, they have only the files that were
 /// written, and cannot be removed with these: as if somebody were in them.
-struct Host {
+pub(super) struct Host {
     directory: TempDir,
 }
 
 impl Host {
-    fn with(groups: &[&str]) -> Self {
+    pub(super) fn with(groups: &[&str]) -> Self {
         let host = Self { directory: TempDir::new().unwrap() };
         for group in groups {
             fs::create_dir_all(host.path(group)).unwrap();
@@ -18,24 +18,24 @@ impl Host {
         host
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// A line of `mountinfo`.
-    fn mounted(&self, root: &str, place: &str, kind: &str, options: &str) -> String {
+    pub(super) fn mounted(&self, root: &str, place: &str, kind: &str, options: &str) -> String {
         let place = self.path(place);
         let place = place.display();
         format!("30 23 0:26 {root} {place} rw,nosuid shared:9 - {kind} {kind} rw,{options}\n")
     }
 
-    fn text(&self, name: &str) -> String {
+    pub(super) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap()
     }
 }
 
-fn enter(mounts: &str, own: &str, pods: &str) -> io::Result<Cgroup> {
-    Cgroup::enter_in(mounts, own, Path::new(pods), "squeezy-ab-0-7".to_owned())
+pub(super) fn enter(mounts: &str, own: &str, pods: &str) -> io::Result<Cgroup> {
+    Cgroup::enter_in(mounts, own, Path::new(pods), "squeezy-ab-0-7")
 }
 
 /// What the kernel does when nobody is in a group any more.
@@ -55,6 +55,8 @@ fn a_server_of_version_1_is_in_a_group_beside_those_of_pods() {
     let host = Host::with(&[
         "cpu,cpuacct/kubepods/burstable/pod1",
         "cpu,cpuacct/system.slice/containerd.service",
+        "memory/kubepods/burstable/pod1",
+        "memory/a",
     ]);
     let mounts = host.mounted("/", "memory", "cgroup", "memory")
         + &host.mounted("/", "cpu,cpuacct", "cgroup", "cpu,cpuacct")
@@ -62,8 +64,10 @@ fn a_server_of_version_1_is_in_a_group_beside_those_of_pods() {
     let own = "5:memory:/a\n4:cpu,cpuacct:/system.slice/containerd.service\n0::/init.scope\n";
     let cgroup = enter(&mounts, own, "kubepods").unwrap();
     assert_eq!(cgroup.directory(), host.path("cpu,cpuacct/kubepods/squeezy-ab-0-7"));
-    assert_eq!(cgroup.before, host.path("cpu,cpuacct/system.slice/containerd.service"));
+    assert_eq!(cgroup.processors.before, host.path("cpu,cpuacct/system.slice/containerd.service"));
     assert_eq!(host.text("cpu,cpuacct/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
+    assert_eq!(cgroup.memory.as_ref().unwrap().before, host.path("memory/a"));
+    assert_eq!(host.text("memory/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
     let shares = || host.text("cpu,cpuacct/kubepods/squeezy-ab-0-7/cpu.shares");
     assert_eq!(shares(), "1024");
     for (asked, given) in [(0, "512"), (600, "600"), (u64::MAX, "262144")] {
@@ -81,8 +85,9 @@ fn a_server_of_version_2_is_in_a_group_beside_those_of_pods() {
     ]);
     let mounts = host.mounted("/", "all", "cgroup2", "nsdelegate");
     let cgroup = enter(&mounts, "0::/system.slice/containerd.service\n", pods).unwrap();
-    assert_eq!(cgroup.before, host.path("all/system.slice/containerd.service"));
+    assert_eq!(cgroup.processors.before, host.path("all/system.slice/containerd.service"));
     assert_eq!(host.text("all/kubepods.slice/squeezy-ab-0-7/cgroup.procs"), "0");
+    assert_eq!(cgroup.memory.as_ref().unwrap().directory(), cgroup.directory());
     let weight = || host.text("all/kubepods.slice/squeezy-ab-0-7/cpu.weight");
     assert_eq!(weight(), "39");
     // As kubelet has them for its pods.
@@ -106,6 +111,7 @@ fn what_is_mounted_last_is_where_groups_are() {
 #[test]
 fn a_process_is_where_it_says_if_that_is_mounted() {
     let hierarchy = |root: &str| Hierarchy {
+        controller: PROCESSORS,
         version: Version::One,
         root: root.into(),
         mount: "/sys/fs/cgroup/cpu".into(),
@@ -133,6 +139,17 @@ fn where_kubelet_has_no_group_a_server_has_none() {
 }
 
 #[test]
+fn where_memory_has_no_group_a_server_has_its_part_of_the_processors() {
+    let host = Host::with(&["cpu/kubepods", "memory/kubepods"]);
+    fs::write(host.path("memory/kubepods/squeezy-ab-0-7"), "").unwrap();
+    let mounts = host.mounted("/", "cpu", "cgroup", "cpu")
+        + &host.mounted("/", "memory", "cgroup", "memory");
+    let cgroup = enter(&mounts, "1:cpu:/\n", "kubepods").unwrap();
+    assert!(cgroup.memory.is_none());
+    assert_eq!(host.text("cpu/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
+}
+
+#[test]
 fn a_group_that_cannot_be_made_is_an_error_that_names_it() {
     let host = Host::with(&["cpu/kubepods"]);
     fs::write(host.path("cpu/kubepods/squeezy-ab-0-7"), "").unwrap();
@@ -143,21 +160,23 @@ fn a_group_that_cannot_be_made_is_an_error_that_names_it() {
 
 #[test]
 fn a_server_that_ends_waits_for_who_is_in_its_group_and_removes_it() {
-    let host = Host::with(&["cpu/kubepods", "cpu/before"]);
-    let mounts = host.mounted("/", "cpu", "cgroup", "cpu");
-    let cgroup = enter(&mounts, "1:cpu:/before\n", "kubepods").unwrap();
-    let directory = cgroup.directory();
+    let host = Host::with(&["cpu/kubepods", "cpu/before", "memory/kubepods", "memory/before"]);
+    let mounts = host.mounted("/", "cpu", "cgroup", "cpu")
+        + &host.mounted("/", "memory", "cgroup", "memory");
+    let cgroup = enter(&mounts, "2:memory:/before\n1:cpu:/before\n", "kubepods").unwrap();
+    let directories = [cgroup.directory(), cgroup.memory.as_ref().unwrap().directory()];
     let last = {
-        let directory = directory.clone();
+        let directories = directories.clone();
         thread::spawn(move || {
             sleep(END_LIMIT / 5);
-            empty(&directory);
+            directories.iter().for_each(|directory| empty(directory));
         })
     };
     cgroup.leave().unwrap();
     last.join().unwrap();
     assert_eq!(host.text("cpu/before/cgroup.procs"), "0");
-    assert!(!directory.exists());
+    assert_eq!(host.text("memory/before/cgroup.procs"), "0");
+    assert!(directories.iter().all(|directory| !directory.exists()));
 }
 
 #[test]
@@ -168,7 +187,7 @@ fn whoever_does_not_leave_keeps_his_group_until_the_next_server_comes() {
     let directory = cgroup.directory();
     assert!(cgroup.leave().unwrap_err().to_string().contains("squeezy-ab-0-7"));
     empty(&directory);
-    let name = "squeezy-cd-0-8".to_owned();
+    let name = "squeezy-cd-0-8";
     Cgroup::enter_in(&mounts, "1:cpu:/\n", Path::new("kubepods"), name).unwrap();
     assert!(!directory.exists());
 }

@@ -3,9 +3,12 @@
 //! A layer that no container has stays there for the next one, until its place is needed.
 
 use super::{Cache, Key, ranges::Ranges};
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    volumes::TMPFS,
+};
 use futures_util::future::BoxFuture;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
 use squeezy_protocol::Layer;
 use std::{
     fs::File,
@@ -17,6 +20,8 @@ use tokio::{sync::Mutex, task::spawn_blocking};
 
 /// The part of a disk, as a divisor, that is left to others. kubelet makes room where less than twice that is free.
 const LEFT_PART: u64 = 20;
+/// From linux/magic.h. Nobody says what is below it.
+const OVERLAYFS: i64 = 0x794c_7630;
 
 /// The guest's side of a pool.
 pub trait Guest: Send + Sync {
@@ -60,6 +65,11 @@ impl Pool {
     /// The file, for the VM to read.
     pub fn file(&self) -> Arc<File> {
         self.file.clone()
+    }
+
+    /// Whether the file may be in the host's memory, and not on a disk.
+    pub fn may_be_in_memory(&self) -> bool {
+        fstatfs(&*self.file).map_or(true, |found| [TMPFS, OVERLAYFS].contains(&found.f_type))
     }
 
     /// Takes the layers of these directories for a container: those that are not there yet are put there.

@@ -1,7 +1,12 @@
 //! Boots the VM.
 
-use super::{Booted, volumes::COPIES_BYTES};
+use super::{
+    Booted,
+    needs::{besides_partitions, with_tables},
+    volumes::COPIES_BYTES,
+};
 use crate::{
+    cgroup::{Bound, Cgroup},
     error::{Error, Result},
     group::room,
     layers::{Cache, Pool},
@@ -20,12 +25,13 @@ use std::{
 /// What a network device of the guest takes, in bytes: 256 buffers of a page, and its queues.
 const NETWORK_BYTES: u64 = 2 << 20;
 
-/// Boots a VM with room for pods with partitions of this size, in bytes.
+/// Boots a VM in this control group, with room for pods with partitions of this size, in bytes.
 pub(super) async fn boot(
     name: &str,
     partition_bytes: u64,
     settings: &Settings,
     cache: Cache,
+    cgroup: Option<Arc<Cgroup>>,
 ) -> Result<Booted> {
     let begin = Instant::now();
     // It takes only what is in it.
@@ -54,6 +60,12 @@ pub(super) async fn boot(
     let (kind, vmm) = (vm.accelerator().kind, vm.vmm_version());
     let kernel = vm.agent()?.info().await?.kernel_release;
     tracing::info!(after = ?begin.elapsed(), accelerator = %kind, vmm, kernel, "the VM has booted");
+    let emulated_processors = if kind.emulates() { settings.processors } else { 0 };
+    let layers_bytes = if pool.may_be_in_memory() { settings.layers_bytes } else { 0 };
+    let boot_bytes = vm.config().layout().start_bytes();
+    let besides_bytes = besides_partitions(boot_bytes, emulated_processors, layers_bytes);
+    let pod_bytes = with_tables(partition_bytes);
+    let bound = Arc::new(Bound::new(cgroup, besides_bytes, pod_bytes, sizing.instances));
     let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
-    Ok(Booted { vm, mechanism, pool, cache, networks, volumes, partition_bytes })
+    Ok(Booted { vm, mechanism, bound, pool, cache, networks, volumes, partition_bytes })
 }

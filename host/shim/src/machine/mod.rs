@@ -3,6 +3,7 @@
 mod boot;
 mod container;
 mod idle;
+mod needs;
 mod network;
 mod oom;
 mod pod;
@@ -12,7 +13,7 @@ mod volumes;
 
 use crate::{
     Id, Name,
-    cgroup::Cgroup,
+    cgroup::{Bound, Cgroup},
     error::{Error, ErrorKind, Result},
     freezer::Use,
     layers::{Cache, Guest, Pool},
@@ -71,6 +72,8 @@ pub struct Machine {
 struct Booted {
     vm: squeezy_vmm::Vm,
     mechanism: Box<dyn Mechanism>,
+    /// The most memory that it may have on the host.
+    bound: Arc<Bound>,
     pool: Pool,
     cache: Cache,
     networks: Arc<Networks>,
@@ -141,7 +144,9 @@ impl Machine {
             return Ok(booted);
         }
         let cache = Cache::open(&self.layers, self.settings.layers_bytes)?;
-        let booted = Arc::new(boot(&self.name, self.partition_bytes, &self.settings, cache).await?);
+        let cgroup = self.cgroup.clone();
+        let booted = boot(&self.name, self.partition_bytes, &self.settings, cache, cgroup);
+        let booted = Arc::new(booted.await?);
         self.booted.send_replace(Some(booted.clone()));
         Ok(booted)
     }

@@ -168,10 +168,20 @@ impl Pod {
             ));
         }
         if inside.slot.is_none() {
-            let slot = booted.mechanism.slots().take()?;
-            // If that fails, the slot is free again, and maybe another pod's.
-            booted.mechanism.plug(&booted.vm, slot).await?;
-            inside.slot = Some(slot);
+            // Before there is a slot: whoever resizes next asks for the memory of all that are taken.
+            booted.bound.raise().await?;
+            let plugged = match booted.mechanism.slots().take() {
+                Ok(slot) => booted.mechanism.plug(&booted.vm, slot).await.map(|_| slot),
+                Err(error) => Err(error),
+            };
+            match plugged {
+                Ok(slot) => inside.slot = Some(slot),
+                // The slot is free again, and nobody lives in what may have been plugged.
+                Err(error) => {
+                    booted.bound.lower();
+                    return Err(error.into());
+                }
+            }
         }
         inside.members.insert(container);
         Ok(())
@@ -402,8 +412,11 @@ async fn reclaim(booted: &Booted, slot: Slot) -> Option<Resize> {
         Err(error) => Err(error),
     };
     match reclaimed {
-        Ok(resize) => resize,
-        // The guest goes on with it, and whoever resizes next asks for as much more.
+        Ok(resize) => {
+            booted.bound.lower();
+            resize
+        }
+        // The guest goes on with it, and whoever resizes next asks for as much more. The bound stays as high.
         Err(error) => {
             tracing::error!("the memory of a pod is not back: {error}");
             None

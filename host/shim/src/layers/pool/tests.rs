@@ -84,6 +84,18 @@ impl Bench {
     }
 }
 
+#[test]
+fn a_pool_is_in_memory_or_not() {
+    let pool = |file: File| Pool {
+        file: Arc::new(file),
+        ranges: Mutex::new(Ranges::new(Layer::GRANULE_BYTES)),
+        changing: Mutex::default(),
+    };
+    let in_memory = rustix::fs::memfd_create("pool", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    assert!(pool(in_memory.into()).may_be_in_memory());
+    assert!(!pool(File::open("/proc/version").unwrap()).may_be_in_memory());
+}
+
 #[tokio::test]
 async fn containers_share_layers_and_each_is_where_it_is_said_to_be() {
     let Some(bench) = Bench::new() else { return };
