@@ -98,14 +98,17 @@ impl<F: Freezable> Freezer<F> {
         })
     }
 
-    /// Lets it run, and keeps it from being frozen.
+    /// Lets it run, and keeps it from being frozen. May be dropped at any time.
     ///
     /// # Errors
     /// It cannot be thawed for [`PATIENCE`]; that is tried again until it can.
     pub async fn begin_use(self: &Arc<Self>) -> Result<Use<F>> {
         let begun = self.keep();
         let thawed = self.thawed.notified();
-        if let Err(error) = self.thaw_for_use().await {
+        // To its end, also if nobody waits any more: nothing is left that is thawed in part.
+        let freezer = self.clone();
+        let thawing = tokio::spawn(async move { freezer.thaw_for_use().await });
+        if let Err(error) = thawing.await.unwrap_or_else(|error| Err(Error::failed(error))) {
             // Whoever watches it tries again meanwhile, however many wait for it.
             tokio::select! {
                 biased;

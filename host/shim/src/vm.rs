@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use squeezy_protocol::TerminalSize;
-use std::path::PathBuf;
+use std::{any::Any, path::PathBuf};
 use tokio::io::AsyncRead;
 
 /// A VM in which pods are partitions.
@@ -22,11 +22,19 @@ pub trait Vm: Send + Sync {
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
     /// Makes a container, without a process yet. If that fails, nothing of it is left.
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>>;
+    /// Lets the pod of a container run that was frozen because it had nothing to do, and keeps it from being frozen
+    /// again. No error if there is no such container. May take seconds, and may be dropped at any time.
+    fn begin_use<'a>(&'a self, container: &'a Id) -> BoxFuture<'a, Result<Use>>;
     /// Starts the process of a container. If that fails, the container is as it was created.
-    fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>>;
+    fn start<'a>(&'a self, id: &'a Id, one_use: Use) -> BoxFuture<'a, Result<Output>>;
     /// Starts one more process of this name in a started container, with which it ends at the latest. If that fails,
     /// nothing of it is left.
-    fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>>;
+    fn add<'a>(
+        &'a self,
+        name: &'a Name,
+        added: &'a Added,
+        one_use: Use,
+    ) -> BoxFuture<'a, Result<Output>>;
     /// Passes on what there is to read to the standard input of a process that was started with one, and closes it then.
     /// Returns when that is done, or when the process has ended.
     fn input<'a>(&'a self, name: &'a Name, from: Input) -> BoxFuture<'a, Result<()>>;
@@ -36,12 +44,13 @@ pub trait Vm: Send + Sync {
     /// Sends a signal to a process that was started; with `all` to all of its container, if it is the first.
     fn signal<'a>(&'a self, name: &'a Name, signal: Signal, all: bool)
     -> BoxFuture<'a, Result<()>>;
-    /// Keeps all processes of a started container from running, and gives back what memory they do not need. No process
-    /// is being added to it meanwhile. If that fails, they run.
+    /// Keeps all processes of a started container from running, and gives back what memory they do not need. There is
+    /// a [`Use`] of it, and no process is being added to it meanwhile. If that fails, they run.
     fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
-    /// Lets them run again.
+    /// Lets them run again. There is a [`Use`] of the container meanwhile.
     fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
-    /// Sets the size of the terminal of a process that was started with one.
+    /// Sets the size of the terminal of a process that was started with one. There is a [`Use`] of its container
+    /// meanwhile.
     fn resize<'a>(&'a self, name: &'a Name, size: TerminalSize) -> BoxFuture<'a, Result<()>>;
     /// Deletes a container whose processes do not run. No error if there is none.
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
@@ -79,6 +88,9 @@ pub struct Added {
     /// Whether it has a standard input.
     pub has_input: bool,
 }
+
+/// As long as there is one, the pod that it is of is not frozen for having nothing to do.
+pub type Use = Box<dyn Any + Send>;
 
 /// Where standard input comes from.
 pub type Input = Box<dyn AsyncRead + Send + Unpin>;

@@ -2,7 +2,7 @@ use super::*;
 use crate::{error::Error, mutex::lock};
 use proptest::{collection::vec, prelude::*};
 use std::sync::MutexGuard;
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 
 const AFTER: Duration = Duration::from_secs(8);
 /// How long it takes to freeze or thaw it.
@@ -277,6 +277,19 @@ async fn a_use_waits_for_what_cannot_be_thawed_at_once() {
     let one = bench.begin_use().await.unwrap();
     assert!(begin.elapsed() < 3 * LATENCY, "it has waited for {:?}", begin.elapsed());
     bench.end_use(one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_thawed_is_so_to_its_end_though_nobody_waits_any_more() {
+    let bench = Bench::new(2);
+    sleep(FROZEN_AFTER).await;
+    assert_eq!(bench.frozen(), 2);
+    assert!(timeout(LATENCY / 2, bench.begin_use()).await.is_err(), "it has not waited");
+    sleep(LATENCY).await;
+    assert_eq!(bench.frozen(), 0);
+    // Nobody uses it.
+    sleep(2 * FROZEN_AFTER).await;
+    assert_eq!(bench.frozen(), 2);
 }
 
 #[tokio::test(start_paused = true)]

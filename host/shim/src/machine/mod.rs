@@ -15,19 +15,17 @@ use crate::{
     Id, Name,
     cgroup::{Bound, Cgroup},
     error::{Error, ErrorKind, Result},
-    freezer::Use,
     layers::{Cache, Guest, Pool},
     mutex::lock,
     network::Networks,
     serve::Assignment,
     settings::Settings,
     spec::{self, Limits},
-    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Use, Vm},
 };
 use boot::boot;
 use container::Made;
 use futures_util::future::BoxFuture;
-use idle::Idle;
 use pod::Pod;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, Layer, TerminalSize};
 use squeezy_vmm::{VmError, mechanism::Mechanism};
@@ -111,7 +109,7 @@ struct Running {
     pid: u32,
     _one: OwnedSemaphorePermit,
     /// Keeps its pod from being frozen: there may be something to do for this process that nobody else sees.
-    one_use: Option<Use<Idle>>,
+    one_use: Option<Use>,
 }
 
 impl Machine {
@@ -192,16 +190,11 @@ impl Machine {
         name: Name,
         instance: Instance,
         one: OwnedSemaphorePermit,
-        one_use: Option<Use<Idle>>,
+        one_use: Option<Use>,
     ) {
         let Instance { id, pid, .. } = instance;
         let running = Running { instance: id, pid, _one: one, one_use };
         self.inside().running.insert(name, running);
-    }
-
-    /// Lets the pod of a container run as long as there is what this returns.
-    async fn begin_use(&self, container: &Id) -> Result<Option<Use<Idle>>> {
-        self.container(container)?.pod().begin_use().await
     }
 
     /// The host's kernel judges the VM by what is promised to its pods, and gives it their part of the processors. These
@@ -272,30 +265,42 @@ impl Vm for Machine {
         })
     }
 
-    fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
+    fn begin_use<'a>(&'a self, container: &'a Id) -> BoxFuture<'a, Result<Use>> {
+        Box::pin(async move {
+            let begun: Use = match self.container(container) {
+                Ok(container) => Box::new(container.pod().begin_use().await?),
+                Err(_) => Box::new(()),
+            };
+            Ok(begun)
+        })
+    }
+
+    fn start<'a>(&'a self, id: &'a Id, one_use: Use) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
             let (container, one) = (self.container(id)?, self.one_process()?);
-            let one_use = self.begin_use(id).await?;
             let (instance, output) = container.start(&self.booted()?).await?;
             // What it is to read may come at any time.
-            let one_use = one_use.filter(|_| container.has_input());
+            let one_use = Some(one_use).filter(|_| container.has_input());
             self.runs(id.clone().into(), instance, one, one_use);
             Ok(output)
         })
     }
 
-    fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>> {
+    fn add<'a>(
+        &'a self,
+        name: &'a Name,
+        added: &'a Added,
+        one_use: Use,
+    ) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
             let container = self.container(&name.task)?;
             let (booted, spec) = (self.booted()?, container.added(self.number(), added));
             process::check_length(&spec)?;
-            // Who waits for this has no place that others could have.
-            let one_use = self.begin_use(&name.task).await?;
             let one = self.one_process()?;
             let agent = booted.vm.agent()?;
             let instance = process::start(agent, &spec).await?;
             let output = process::output(agent, &spec).await?;
-            self.runs(name.clone(), instance, one, one_use);
+            self.runs(name.clone(), instance, one, Some(one_use));
             Ok(output)
         })
     }
@@ -336,7 +341,7 @@ impl Vm for Machine {
             process::signal(booted.vm.agent()?, &instance, signal, all).await?;
             if let (Some(running), Some(one_use)) = (self.inside().running.get_mut(name), one_use) {
                 // It has its own way to end, which may take a while.
-                running.one_use.get_or_insert(one_use);
+                running.one_use.get_or_insert_with(|| Box::new(one_use));
             }
             Ok(())
         })
@@ -344,14 +349,14 @@ impl Vm for Machine {
 
     fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let (booted, _use) = (self.booted()?, self.begin_use(id).await?);
+            let booted = self.booted()?;
             self.container(id)?.pause(&booted).await
         })
     }
 
     fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let (booted, _use) = (self.booted()?, self.begin_use(id).await?);
+            let booted = self.booted()?;
             self.container(id)?.resume(&booted).await
         })
     }
@@ -359,7 +364,6 @@ impl Vm for Machine {
     fn resize<'a>(&'a self, name: &'a Name, size: TerminalSize) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let (booted, instance) = (self.booted()?, self.instance(name)?);
-            let _use = self.begin_use(&name.task).await?;
             Ok(booted.vm.agent()?.resize_terminal(&instance, size).await?)
         })
     }

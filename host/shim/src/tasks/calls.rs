@@ -12,7 +12,7 @@ use crate::{
     events::Event,
     fifo::InputFifo,
     spec::Limits,
-    vm::{Ended, Listed, Signal, Usage},
+    vm::{Ended, Listed, Signal, Usage, Use},
 };
 use containerd_shim_protos::{
     api::Mount,
@@ -83,17 +83,21 @@ impl Tasks {
     /// Starts a task or an added process that was created, and returns the process that stands for it.
     ///
     /// # Errors
-    /// It is not there, was started already, has ended, or cannot be started; then it is as it was, but an added process
-    /// has no streams any more.
+    /// It is not there, was started already, has ended, also while its pod was being thawed, or cannot be started; then it
+    /// is as it was, but an added process has no streams any more.
     pub async fn start(self: &Arc<Self>, name: &Name) -> Result<u32> {
+        let begun = self.begin_use(name).await;
         let _turn = self.turn(name).await?;
         let kind = self.table().may_start(name)?;
+        let one_use = begun.inspect_err(|_| self.close_streams(name))?;
         let input = if kind == Kind::Pod { None } else { self.open_input(name)? };
         let output = match &kind {
             Kind::Pod => None,
-            Kind::Container(_) | Kind::Single => Some(self.of_vm(self.vm.start(&name.task)).await?),
+            Kind::Container(_) | Kind::Single => {
+                Some(self.of_vm(self.vm.start(&name.task, one_use)).await?)
+            }
             Kind::Added(added) => {
-                let started = self.of_vm(self.vm.add(name, added)).await;
+                let started = self.of_vm(self.vm.add(name, added, one_use)).await;
                 Some(started.inspect_err(|_| self.close_streams(name))?)
             }
         };
@@ -113,9 +117,12 @@ impl Tasks {
         Ok(pid)
     }
 
-    /// Closes the streams of a process that could not be started: containerd reads to the end before it says why.
+    /// Closes the streams of an added process that could not be started: containerd reads to the end before it says
+    /// why.
     fn close_streams(&self, name: &Name) {
-        if let Some(task) = self.table().tasks.get_mut(name) {
+        if name.added.is_some()
+            && let Some(task) = self.table().tasks.get_mut(name)
+        {
             task.outputs = None;
             task.input = None;
         }
@@ -311,6 +318,7 @@ impl Tasks {
         if !self.snapshot(name)?.has_terminal {
             return Err(Error::invalid(format_args!("{name} has no terminal")));
         }
+        let _use = self.begin_use(name).await?;
         self.of_vm(self.vm.resize(name, size)).await
     }
 
@@ -348,6 +356,24 @@ impl Tasks {
         self.table().tasks.remove(&create.id.clone().into());
     }
 
+    /// Lets the pod of a task or an added process run, and keeps it from being frozen as long as there is what this
+    /// returns. Nobody has its turn for this, which may take seconds: it can be killed and deleted meanwhile.
+    ///
+    /// # Errors
+    /// It is not there, ends before the pod runs, or the pod cannot be thawed for some time.
+    pub(super) async fn begin_use(&self, name: &Name) -> Result<Use> {
+        let mut exit =
+            self.table().tasks.get(name).ok_or_else(|| not_found(name))?.exit.subscribe();
+        let ends = async {
+            let _ = exit.wait_for(Option::is_some).await;
+        };
+        tokio::select! {
+            biased;
+            () = ends => Err(self.table().has_ended(name)),
+            begun = self.of_vm(self.vm.begin_use(&name.task)) => begun,
+        }
+    }
+
     /// Waits until nobody else moves it on.
     pub(super) async fn turn(&self, name: &Name) -> Result<OwnedMutexGuard<()>> {
         let turn = self.table().tasks.get(name).ok_or_else(|| not_found(name))?.turn.clone();
@@ -380,9 +406,7 @@ impl Table {
             Phase::Running | Phase::Pausing | Phase::Paused => {
                 Err(Error::state(format_args!("task {name} runs already")))
             }
-            Phase::Creating | Phase::Stopped => {
-                Err(Error::state(format_args!("task {name} has ended")))
-            }
+            Phase::Creating | Phase::Stopped => Err(self.has_ended(name)),
         }
     }
 }

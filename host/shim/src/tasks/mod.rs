@@ -1,10 +1,10 @@
 //! The life of tasks: pods and containers, from create to delete, and of processes that are added to containers.
 //!
-//! Each is created, perhaps started, then perhaps paused and resumed, stopped once and deleted, in this order. Two things make that hold whatever
-//! comes at once: calls that move one on take its turn, one after the other; and each change of its phase is made,
-//! together with the event that tells of it, under the one lock of the table. Three things change a phase without its
-//! turn: the end of its process, that of the container that it was added to, and the end of the VM. Whichever comes first
-//! counts.
+//! Each is created, perhaps started, then perhaps paused and resumed, stopped once and deleted, in this order. Two things
+//! make that hold whatever comes at once: calls that move one on take its turn, one after the other; and each change of
+//! its phase is made, together with the event that tells of it, under the one lock of the table. Three things change a
+//! phase without its turn: the end of its process, that of the container that it was added to, and the end of the VM.
+//! Whichever comes first counts. Nobody has a turn while he waits for a frozen pod to be thawed.
 
 mod add;
 mod calls;
@@ -257,6 +257,14 @@ impl Table {
             Some(_) => Err(Error::state(format_args!("pod {pod} has ended"))),
             None => Err(Error::state(format_args!("there is no pod {pod}"))),
         }
+    }
+
+    /// Why nothing is done with a task or an added process that has ended.
+    fn has_ended(&self, name: &Name) -> Error {
+        if name.added.is_some() && !self.is_alive(&name.task.clone().into()) {
+            return Error::state(format_args!("container {} has ended", name.task));
+        }
+        Error::state(format_args!("task {name} has ended"))
     }
 
     fn vm_error(&self) -> Error {

@@ -20,6 +20,7 @@ impl Tasks {
     /// # Errors
     /// It is not there, does not run or is paused, or the VM cannot; then it runs as before.
     pub async fn pause(&self, name: &Name) -> Result<()> {
+        let _use = self.begin_use(name).await?;
         let _turn = self.turn(name).await?;
         let added = {
             let mut table = self.table();
@@ -48,6 +49,7 @@ impl Tasks {
     /// # Errors
     /// It is not there or not paused, or the VM cannot; then it is paused as before.
     pub async fn resume(&self, name: &Name) -> Result<()> {
+        let _use = self.begin_use(name).await?;
         let _turn = self.turn(name).await?;
         self.table().container(name, Phase::Paused)?;
         self.of_vm(self.vm.resume(&name.task)).await?;

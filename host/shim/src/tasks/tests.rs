@@ -1,5 +1,6 @@
 mod added;
 pub(crate) mod fake;
+mod frozen;
 mod life;
 mod orders;
 mod pause;

@@ -6,7 +6,7 @@ use squeezy_shim::{
     Id, Name,
     error::{Error, ErrorKind, Result},
     spec::{self, Limits, Pod},
-    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Use, Vm},
 };
 use std::{
     collections::HashMap,
@@ -109,14 +109,23 @@ impl Vm for Processes {
         done(Ok(()))
     }
 
-    fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
+    fn begin_use<'a>(&'a self, _: &'a Id) -> BoxFuture<'a, Result<Use>> {
+        Box::pin(async { Ok(Box::new(()) as Use) })
+    }
+
+    fn start<'a>(&'a self, id: &'a Id, _: Use) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async {
             let container = self.containers.lock().unwrap()[id].clone();
             self.run(&id.clone().into(), &container.spec.process, container.has_input)
         })
     }
 
-    fn add<'a>(&'a self, name: &'a Name, added: &'a Added) -> BoxFuture<'a, Result<Output>> {
+    fn add<'a>(
+        &'a self,
+        name: &'a Name,
+        added: &'a Added,
+        _: Use,
+    ) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async { self.run(name, &added.process, added.has_input) })
     }
 

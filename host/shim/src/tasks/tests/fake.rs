@@ -5,7 +5,7 @@ use crate::{
     error::{Error, Result},
     host::{Holder, Host},
     spec::{Limits, Pod},
-    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Vm},
+    vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Use, Vm},
 };
 use futures_util::future::BoxFuture;
 use squeezy_protocol::TerminalSize;
@@ -20,6 +20,10 @@ use tokio::{io::AsyncReadExt, sync::watch, time::sleep};
 pub struct FakeVm {
     inside: Mutex<Inside>,
     why: watch::Sender<Option<String>>,
+    /// Whether all pods are frozen, and cannot be thawed.
+    frozen: watch::Sender<bool>,
+    /// Each use has one.
+    used: Arc<()>,
 }
 
 #[derive(Default)]
@@ -90,7 +94,21 @@ const KILLED: Ended = Ended { status: 137, out_of_memory: false };
 
 impl FakeVm {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { inside: Mutex::default(), why: watch::channel(None).0 })
+        Arc::new(Self {
+            inside: Mutex::default(),
+            why: watch::channel(None).0,
+            frozen: watch::channel(false).0,
+            used: Arc::default(),
+        })
+    }
+
+    /// From now on, no use begins, or each does that has been waited for.
+    pub fn freeze(&self, is_frozen: bool) {
+        self.frozen.send_replace(is_frozen);
+    }
+
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.used) > 1
     }
 
     /// What the next calls do.
@@ -191,7 +209,15 @@ impl Vm for FakeVm {
         })
     }
 
-    fn start<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Output>> {
+    fn begin_use<'a>(&'a self, _: &'a Id) -> BoxFuture<'a, Result<Use>> {
+        let mut frozen = self.frozen.subscribe();
+        Box::pin(async move {
+            let _ = frozen.wait_for(|is_frozen| !is_frozen).await;
+            Ok(Box::new(self.used.clone()) as Use)
+        })
+    }
+
+    fn start<'a>(&'a self, id: &'a Id, _: Use) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
             let starting = |is_starting| {
                 let mut inside = self.inside();
@@ -210,7 +236,7 @@ impl Vm for FakeVm {
         })
     }
 
-    fn add<'a>(&'a self, name: &'a Name, _: &'a Added) -> BoxFuture<'a, Result<Output>> {
+    fn add<'a>(&'a self, name: &'a Name, _: &'a Added, _: Use) -> BoxFuture<'a, Result<Output>> {
         Box::pin(async move {
             let comes = self.inside().containers.get_mut(&name.task).map(|container| {
                 assert!(!container.is_paused, "{name} is added to a paused container");
@@ -276,6 +302,7 @@ impl Vm for FakeVm {
     }
 
     fn pause<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        assert!(self.is_used(), "{id} is paused without a use");
         Box::pin(async move {
             let paused = self.call(true, move |inside| {
                 let runs = inside.runs(&id.clone().into());
@@ -290,6 +317,7 @@ impl Vm for FakeVm {
     }
 
     fn resume<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        assert!(self.is_used(), "{id} is resumed without a use");
         self.call(true, move |inside| {
             let runs = inside.runs(&id.clone().into());
             let container = inside.containers.get_mut(id).expect("it is there");
@@ -298,6 +326,7 @@ impl Vm for FakeVm {
     }
 
     fn resize<'a>(&'a self, name: &'a Name, _: TerminalSize) -> BoxFuture<'a, Result<()>> {
+        assert!(self.is_used(), "{name} has another size without a use");
         self.call(true, move |inside| assert!(inside.processes.contains_key(name)))
     }
 

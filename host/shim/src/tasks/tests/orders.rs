@@ -43,6 +43,8 @@ enum Step {
     Update(&'static str),
     Pause(&'static str),
     Resume(&'static str),
+    /// Pods are frozen, or thawed.
+    Freeze(bool),
     /// Its process ends by itself.
     Exit(&'static str, u8),
     /// All that has begun has these milliseconds to go on.
@@ -62,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => name().prop_map(Step::Update),
         3 => name().prop_map(Step::Pause),
         2 => name().prop_map(Step::Resume),
+        2 => any::<bool>().prop_map(Step::Freeze),
         4 => (name(), any::<u8>()).prop_map(|(name, status)| Step::Exit(name, status)),
         8 => (0..20_u64).prop_map(Step::Sleep),
         1 => Just(Step::EndVm),
@@ -118,6 +121,7 @@ async fn run(steps: Vec<Step>, script: Vec<(u64, bool)>) {
             }
             Step::Pause(task) => _ = calls.spawn(async move { tasks.pause(&name(task)).await }),
             Step::Resume(task) => _ = calls.spawn(async move { tasks.resume(&name(task)).await }),
+            Step::Freeze(is_frozen) => bench.vm.freeze(is_frozen),
             Step::Wait(task) => {
                 _ = waits
                     .spawn(async move { tasks.wait(&name(task)).await.map(|exit| (task, exit)) })
@@ -131,6 +135,7 @@ async fn run(steps: Vec<Step>, script: Vec<(u64, bool)>) {
         // Whoever is ready goes on.
         tokio::task::yield_now().await;
     }
+    bench.vm.freeze(false);
     soon(async {
         while let Some(call) = calls.join_next().await {
             let _ = call.expect("the contract is kept");
