@@ -59,12 +59,16 @@ pub(super) fn local_route(interface: u32, address: Ipv4Addr) -> RouteMessage {
     message
 }
 
-/// The rule that drops what comes from an interface.
-pub(super) fn rule(interface: &str) -> RuleMessage {
+/// The rule that drops what comes from an interface: with this sender, or with any.
+pub(super) fn rule(interface: &str, sender: Option<Ipv4Addr>) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.action = RuleAction::Blackhole;
     message.attributes =
         vec![RuleAttribute::Iifname(interface.to_owned()), RuleAttribute::Priority(RULE_PRIORITY)];
+    if let Some(sender) = sender {
+        message.header.src_len = 32;
+        message.attributes.push(RuleAttribute::Source(sender.into()));
+    }
     message
 }

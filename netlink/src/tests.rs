@@ -59,10 +59,14 @@ fn an_address_is_local_until_it_is_not_and_again() {
 #[test]
 fn rules_and_neighbours_are_the_kernels() {
     in_new_namespace(|netlink, loopback| {
-        netlink.add_drop("lo")?;
-        netlink.add_drop("lo")?;
-        netlink.remove_drop("lo")?;
-        assert!(netlink.remove_drop("lo").is_err());
+        for sender in [None, Some(ADDRESS)] {
+            netlink.add_drop("lo", sender)?;
+            netlink.add_drop("lo", sender)?;
+        }
+        for sender in [Some(ADDRESS), None] {
+            netlink.remove_drop("lo", sender)?;
+            assert!(netlink.remove_drop("lo", sender).is_err(), "{sender:?}");
+        }
         netlink.add_first_route(loopback, ADDRESS)?;
         assert!(fs::read_to_string("/proc/thread-self/net/fib_trie")?.contains("10.1.2.3"));
         Ok(())

@@ -15,7 +15,7 @@ use squeezy_protocol::{
 use std::{
     cell::RefCell,
     collections::BTreeMap,
-    io,
+    fs, io,
     os::fd::{AsFd, OwnedFd},
 };
 
@@ -80,6 +80,8 @@ fn make(number: u8, network: Network, device: &str) -> io::Result<Namespace> {
         let namespace = Namespace::own()?;
         devices.move_to(index, &namespace, INTERFACE)?;
         let connected = connect(&own, network.address).and_then(|interface| {
+            // The host may reach its loopback interface, as it does that of a container of its own.
+            fs::write(format!("/proc/sys/net/ipv4/conf/{INTERFACE}/route_localnet"), "1")?;
             own.set_mtu(interface, network.mtu)?;
             let gateway = Network::gateway_address(number);
             own.add_neighbour(interface, GATEWAY, gateway.0)

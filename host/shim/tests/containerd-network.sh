@@ -31,7 +31,7 @@ state() {
 	ip -n "$1" -4 -o address
 	ip -4 -n "$1" route show table all
 	# shellcheck disable=SC2016 # it is for the shell there
-	ip netns exec "$1" sh -c 'cd /proc/sys/net/ipv4 && cat conf/*/forwarding conf/*/proxy_arp conf/*/rp_filter neigh/*/proxy_delay'
+	ip netns exec "$1" sh -c 'cd /proc/sys/net/ipv4 && cat conf/*/forwarding conf/*/proxy_arp conf/*/rp_filter conf/*/route_localnet neigh/*/proxy_delay'
 }
 for namespace in one two; do
 	state $namespace >"$work/$namespace.before"
@@ -127,6 +127,24 @@ status=0
 page 10.88.0.2:81/name 2>/dev/null || status=$?
 [ "$status" = 7 ] || die "status $status at a port where nobody listens"
 
+echo "its loopback interface is reached from its namespace on the host, as a port is forwarded, and from nowhere else"
+# inside NAMESPACE PORT: what is said at 127.0.0.1 to whoever is in it.
+inside() {
+	ip netns exec "$1" curl --silent --show-error --fail --max-time 20 "http://127.0.0.1:$2/name"
+}
+for port in 80 9000; do
+	[ "$(inside one $port)" = "$name" ] || die "port $port has said: $(inside one $port)"
+done
+status=0
+inside one 81 2>/dev/null || status=$?
+[ "$status" = 7 ] || die "status $status at a port where nobody listens"
+# One on the same link, which sends its packets for 127.0.0.1 to the pod.
+ip -n outside route del local 127.0.0.1 dev lo table local
+ip -n outside route add 127.0.0.1 via 10.88.0.2 dev eth0 table local
+ip netns exec outside sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet'
+ip netns exec outside curl --silent --max-time 5 http://127.0.0.1:9000/name >/dev/null &&
+	die "its loopback interface is reached from elsewhere"
+
 echo "a pod reaches others, by address and by name, from its own address"
 [ "$(of first busybox wget -q -O - http://10.88.0.100:8000/page)" = "from outside" ] || die "it reaches nobody"
 [[ $(of first busybox nslookup outside.test) == *"Address"*"10.88.0.100"* ]] || die "it does not find: $(of first busybox nslookup outside.test)"
@@ -213,6 +231,7 @@ until_true 20 page 10.88.0.3/name
 [ "$(qemus)" = 1 ] || die "$(qemus) VMs instead of 1"
 [ "$(of second busybox wget -q -O - http://10.88.0.2/name)" = "$name" ] || die "it does not reach the other at its address"
 [ "$(of second busybox wget -q -O - http://127.0.0.1:9000/name)" = "$other" ] || die "its loopback interface is another's"
+[ "$(inside one 9000) $(inside two 9000)" = "$name $other" ] || die "they said: $(inside one 9000) $(inside two 9000)"
 said=$(of second sh -c 'busybox wget -q -T 5 -O - http://10.88.0.2:9000/name' 2>&1) && die "it reaches the other's loopback interface: $said"
 of second busybox ip -o link | grep -c : | grep -qx 2 || die "it has: $(of second busybox ip -o link)"
 # What the node says about their interfaces holds.

@@ -4,12 +4,19 @@
 //! tap device, and ARP is answered for it. What comes from there is routed on as from the pod. The guest has an address,
 //! one neighbour and one route, whatever the pod's network is made of, and the tap device takes nothing from it that has
 //! another sender.
+//!
+//! 127.0.0.1 is the guest's, too, for whoever is in the namespace: containerd connects there to forward a port of the
+//! pod. Nobody else gets there, as the kernel takes no such address from another interface, and what the guest sends from
+//! it reaches the namespace itself alone.
 
 use super::{settings::Settings, traffic::listen};
 use socket2::Socket;
 use squeezy_netlink::{InterfaceIndex, Namespace, Netlink};
 use squeezy_protocol::network::{GATEWAY, Network};
-use std::io;
+use std::{io, net::Ipv4Addr};
+
+/// The interface that has [`Ipv4Addr::LOCALHOST`] in every namespace.
+const LOOPBACK: &str = "lo";
 
 /// The interface that a pod was given.
 #[derive(Debug)]
@@ -98,8 +105,11 @@ impl Connection {
             let moved = InterfaceIndex::of(&tap)
                 .and_then(|tap_index| netlink.move_to(tap_index, spare, &tap));
             // Either may be missing if it was never set up to its end.
-            let _ = netlink.remove_drop(&uplink.name);
+            let _ = netlink.remove_drop(&uplink.name, None);
+            let _ = netlink.remove_drop(&tap, Some(Ipv4Addr::LOCALHOST));
             let _ = netlink.add_local(uplink.interface, uplink.network.address);
+            let _ = InterfaceIndex::of(LOOPBACK)
+                .and_then(|loopback| netlink.add_local(loopback, Ipv4Addr::LOCALHOST));
             settings.restore();
             moved
         })
@@ -113,7 +123,9 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     let Network { address, mtu } = uplink.network;
     // Nothing comes from the interface but for the pod and for the namespace itself: nobody outside can send on from here
     // what he sends to others.
-    netlink.add_drop(pod)?;
+    netlink.add_drop(pod, None)?;
+    // Nor does the pod send to others from its loopback interface.
+    netlink.add_drop(tap, Some(Ipv4Addr::LOCALHOST))?;
     for (name, value) in [
         // From the tap device comes nothing with another sender.
         (format!("ipv4/conf/{tap}/rp_filter"), "1"),
@@ -122,6 +134,11 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
         // For an address that is routed to another interface. At once, not after a pause.
         (format!("ipv4/conf/{pod}/proxy_arp"), "1"),
         (format!("ipv4/neigh/{pod}/proxy_delay"), "0"),
+        // Packets from and to the loopback interface pass the tap device, and nothing else, though nodes may have it
+        // otherwise for all that is made on them.
+        ("ipv4/conf/all/route_localnet".to_owned(), "0"),
+        (format!("ipv4/conf/{pod}/route_localnet"), "0"),
+        (format!("ipv4/conf/{tap}/route_localnet"), "1"),
     ] {
         settings.change(name, value)?;
     }
@@ -134,7 +151,12 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     // Errors of the kernel come from this address, which is the guest's only neighbour.
     netlink.add_address(index, GATEWAY)?;
     netlink.turn_on(index)?;
-    netlink.add_neighbour(index, address, Network::device_address(number).0)?;
-    netlink.remove_local(uplink.interface, address)?;
-    netlink.add_first_route(index, address)
+    for (interface, address) in
+        [(uplink.interface, address), (InterfaceIndex::of(LOOPBACK)?, Ipv4Addr::LOCALHOST)]
+    {
+        netlink.add_neighbour(index, address, Network::device_address(number).0)?;
+        netlink.remove_local(interface, address)?;
+        netlink.add_first_route(index, address)?;
+    }
+    Ok(())
 }

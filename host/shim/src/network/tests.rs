@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use socket2::{SockRef, TcpKeepalive};
 use squeezy_protocol::network::GATEWAY;
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream, UdpSocket},
     os::fd::{AsFd, AsRawFd},
@@ -56,7 +56,7 @@ impl Pod {
         self.said(
             "ip -o link | cut -d' ' -f2; ip rule; ip -4 -o address | cut -d: -f2; ip -4 route show table all
              cd /proc/sys/net/ipv4; cat ip_forward conf/*/forwarding conf/*/proxy_arp conf/*/rp_filter
-             cat neigh/*/proxy_delay",
+             cat conf/*/route_localnet neigh/*/proxy_delay",
         )
     }
 
@@ -79,6 +79,8 @@ fn guest(tap: OwnedFd, connection: &Connection) -> Namespace {
         netlink.add_route(interface, Some(GATEWAY), None)?;
         netlink.add_route(interface, None, Some(GATEWAY))?;
         netlink.add_neighbour(interface, GATEWAY, Network::gateway_address(number).0)?;
+        netlink.turn_on(InterfaceIndex::of("lo")?)?;
+        fs::write("/proc/sys/net/ipv4/conf/net0/route_localnet", "1")?;
         Ok((Namespace::own()?, device))
     });
     let (namespace, device) = made.unwrap();
@@ -150,7 +152,7 @@ fn a_guest_sends_from_no_other_address() {
     guest
         .run(|| {
             let netlink = Netlink::open()?;
-            for other in ["10.9.0.7", "203.0.113.9", PUBLIC, "127.0.0.2"] {
+            for other in ["10.9.0.7", "203.0.113.9", PUBLIC, "127.0.0.1", "127.0.0.2"] {
                 let other = other.parse().unwrap();
                 netlink.add_address(InterfaceIndex::of("net0")?, other)?;
                 // To an address of its own it sends nothing.
@@ -175,6 +177,55 @@ fn what_comes_for_others_is_not_sent_on() {
     assert!(route(HOST).contains("dev squeezy0"), "{}", route(HOST));
     assert_eq!(route("10.9.0.1"), "");
     assert_eq!(route("192.0.2.1"), "");
+}
+
+#[test]
+fn whoever_is_in_the_namespace_reaches_the_loopback_interface_of_the_guest() {
+    let Some((pod, _networks, _connection, guest)) = connected() else { return };
+    let namespace = Namespace::open(&pod.path()).unwrap();
+    for address in ["127.0.0.1", "0.0.0.0"] {
+        let listener = guest.run(|| TcpListener::bind((address, 0))).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mut asks = namespace.run(|| TcpStream::connect(("127.0.0.1", port))).unwrap();
+        let (mut answers, peer) = listener.accept().unwrap();
+        assert_eq!(peer.ip(), GATEWAY);
+        // More than all buffers between the two hold.
+        let length = 8 << 20;
+        let asking = thread::spawn(move || {
+            asks.write_all(&vec![7; length]).unwrap();
+            asks.shutdown(Shutdown::Write).unwrap();
+            asks.read_to_end(&mut Vec::new()).unwrap()
+        });
+        let mut said = Vec::new();
+        assert_eq!(answers.read_to_end(&mut said).unwrap(), length, "at {address}");
+        answers.write_all(&said[..1 << 20]).unwrap();
+        drop(answers);
+        assert_eq!(asking.join().unwrap(), 1 << 20, "at {address}");
+    }
+    let refused = namespace.run(|| TcpStream::connect(("127.0.0.1", 1))).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn nobody_else_reaches_the_loopback_interface_of_the_guest_whatever_the_node_says() {
+    let Some(pod) = Pod::new() else { return };
+    pod.said(
+        "for interface in all outside; do echo 1 >/proc/sys/net/ipv4/conf/$interface/route_localnet; done",
+    );
+    let route = |to: &str, from: &str, by: &str| {
+        pod.said(&format!("ip route get {to} from {from} iif {by} 2>/dev/null"))
+    };
+    assert_ne!(route("127.0.0.1", PUBLIC, "outside"), "", "nothing is to be refused");
+    let before = pod.state();
+    let (networks, _taps) = Networks::make(1).unwrap();
+    let connection = networks.connect(&pod.path()).unwrap().unwrap();
+    assert_eq!(route("127.0.0.1", PUBLIC, "outside"), "");
+    // What it sends from there comes to the namespace, which has asked, and no further.
+    assert_ne!(route(&GATEWAY.to_string(), "127.0.0.1", "squeezy0"), "");
+    assert_eq!(route(PUBLIC, "127.0.0.1", "squeezy0"), "");
+    assert_ne!(route(PUBLIC, HOST, "squeezy0"), "");
+    networks.disconnect(connection).unwrap();
+    assert_eq!(pod.state(), before);
 }
 
 #[test]
