@@ -20,6 +20,18 @@ use tokio::{
 
 /// How long to wait before a server is connected to again that has as many connections as it can have without looking.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(50);
+/// How often to look whether a server that does not answer works.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long a server is waited for that does not answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// While it is never found at work: it hangs. One that answers late because its node is busy has the processor, or
+    /// waits for it.
+    pub(crate) idle: Duration,
+    /// Whatever it does.
+    pub(crate) longest: Duration,
+}
 
 /// A server as it was while the registry was locked: its name may be another's later.
 pub(crate) struct Found {
@@ -37,12 +49,16 @@ impl Found {
         Ok(Self { socket: registry.socket(&server), owned, server })
     }
 
-    /// Whether it answers within this time, whatever it says. One that has just been started need not.
-    pub(crate) fn answers(&self, task: &Id, limit: Duration) -> Result<bool> {
-        if self.owned.is_none() {
-            return Ok(true);
-        }
-        Ok(runtime()?.block_on(async { self.answer(task, limit).await.is_some() }))
+    /// Whether it answers in time, whatever it says. One that has just been started need not.
+    pub(crate) fn answers(&self, task: &Id, patience: Patience) -> Result<bool> {
+        let Some(owned) = &self.owned else { return Ok(true) };
+        Ok(runtime()?.block_on(async {
+            tokio::select! {
+                biased;
+                answer = self.answer(task, patience.longest) => answer.is_some(),
+                () = until_idle(owned, patience.idle) => false,
+            }
+        }))
     }
 
     /// Waits until it answers, whatever it says; nothing if it has not within this time.
@@ -69,7 +85,55 @@ impl Found {
     }
 }
 
+/// Waits until the owner of a file has not been found at work for this time. It is the looks that count: whoever looks
+/// may have to wait for the processor, too.
+async fn until_idle(owned: &File, limit: Duration) {
+    let mut idle = Duration::ZERO;
+    while idle < limit {
+        sleep(LOOK_INTERVAL).await;
+        let works = owner::works(owned).unwrap_or(false);
+        idle = if works { Duration::ZERO } else { idle + LOOK_INTERVAL };
+    }
+}
+
 /// What asks servers, in a program that does nothing else meanwhile.
 pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().map_err(Error::failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::owner::tests::{busy_owner, stopped_owner};
+    use std::{os::unix::net::UnixListener, path::Path, process::Child, time::Instant};
+
+    const SHORT: Duration = Duration::from_millis(500);
+    const LONG: Duration = Duration::from_secs(3600);
+
+    /// Whether a server that listens and says nothing is taken to answer; `begin` starts its process.
+    fn answers(begin: fn(&Path) -> Child, patience: Patience) -> bool {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, path) = (directory.path().join("socket"), directory.path().join("owner"));
+        let _listening = UnixListener::bind(&socket).unwrap();
+        let mut process = begin(&path);
+        let server = ServerName::parse("0-0").unwrap();
+        let found = Found { server, socket, owned: owner::open(&path).unwrap() };
+        let answers = found.answers(&"pod".parse().unwrap(), patience).unwrap();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        answers
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_and_does_nothing_is_not_waited_for_any_longer() {
+        // It would be for an hour.
+        assert!(!answers(stopped_owner, Patience { idle: SHORT, longest: LONG }));
+    }
+
+    #[test]
+    fn a_server_that_works_is_waited_for_but_not_for_ever() {
+        let begin = Instant::now();
+        assert!(!answers(busy_owner, Patience { idle: SHORT, longest: 3 * SHORT }));
+        assert!(begin.elapsed() >= 3 * SHORT, "it has had no time to answer");
+    }
 }

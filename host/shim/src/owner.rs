@@ -11,7 +11,7 @@ use rustix::{
     },
 };
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt,
     path::Path,
@@ -66,6 +66,25 @@ pub fn kill(file: &File) -> io::Result<bool> {
         ));
     }
     Ok(true)
+}
+
+/// Whether a thread of the owner of a file runs or waits for a processor or a drive at this moment. Not if it is stopped,
+/// or all of its threads wait for something else, or there is no owner.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn works(file: &File) -> io::Result<bool> {
+    let Some(owner) = owner(file)? else { return Ok(false) };
+    for thread in fs::read_dir(format!("/proc/{owner}/task"))? {
+        // It may have ended meanwhile.
+        let stat = fs::read_to_string(thread?.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which may have any character and is in parentheses.
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        if state.is_some_and(|state| state.starts_with(['R', 'D'])) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn owner(file: &File) -> io::Result<Option<Pid>> {

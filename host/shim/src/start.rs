@@ -5,7 +5,7 @@ use crate::{
     bootstrap::Bootstrap,
     error::{Error, Result},
     flags::Task,
-    found::Found,
+    found::{Found, Patience},
     group::{Group, room},
     registry::{Place, Registry, ServerName},
     serve::Assignment,
@@ -21,8 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// How long a server may take to answer before a pod is sent to another one. One that is too busy for that costs a VM more.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// How long a server may take to answer before a pod is sent to another one, which costs a VM more. The longest is what a
+/// VM has that does not answer.
+const PATIENCE: Patience =
+    Patience { idle: Duration::from_secs(3), longest: Duration::from_secs(20) };
 
 /// Finds or makes the server for a task. `program` is executed as the server, with a VM as the file `settings` says. Returns
 /// what to print.
@@ -98,7 +100,7 @@ fn place(
                 let found = Found::new(&registry, server)?;
                 // Nobody else waits for its answer.
                 drop(registry);
-                if found.answers(pod, ANSWER_LIMIT)? {
+                if found.answers(pod, PATIENCE)? {
                     return Ok(found.socket);
                 }
                 silent.push(found.server);

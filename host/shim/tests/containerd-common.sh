@@ -20,7 +20,7 @@ if [ "${2-}" != inside ]; then
 fi
 
 shim=$1 programs=$3 work=$4
-trap 'echo "${0##*/}: line $LINENO has failed" >&2' ERR
+trap 'echo "${0##*/}: line $LINENO has failed: $BASH_COMMAND" >&2; tell' ERR
 mount -t tmpfs tmpfs "$work"
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
@@ -41,18 +41,32 @@ if [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
 	export PATH=$work/first:$PATH
 fi
 
+# tell: what one needs to see why something has failed.
+tell() {
+	{
+		echo "--- load: $(cat /proc/loadavg); memory: $(grep -E '^(MemTotal|MemAvailable|SwapFree):' /proc/meminfo | tr -s '\n ' ' ')"
+		echo "--- processes"
+		ps -eo pid,ppid,stat,etime,time,wchan:20,args | cut -c 1-200
+		echo "--- tasks"
+		timeout 20 ctr task ls
+		timeout 20 ctr --namespace k8s.io task ls
+		echo "--- places of pods"
+		grep -H . /run/squeezy/shim/*/pods/* /run/squeezy/shim/*/servers/*.pods
+		tail -n 40 "$work"/events "$work"/containerd.log /run/squeezy/shim/*/servers/*.log "$work"/logs/*.log | cut -c 1-500
+	} >&2 2>/dev/null || true
+}
 die() {
 	echo "${0##*/}: $*" >&2
-	tail -n 20 "$work"/containerd.log /run/squeezy/shim/*/servers/*.log "$work"/logs/*.log >&2 || true
+	tell
 	exit 1
 }
 
-# until SECONDS COMMAND...: waits until a command succeeds.
+# until SECONDS COMMAND...: waits until a command succeeds. The time is for what never does, on the busiest machine.
 until_true() {
 	local end=$((SECONDS + $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ $SECONDS -lt $end ] || die "this never became true: $*"
+		[ $SECONDS -lt $end ] || die "this never became true: $*: $("$@" 2>&1 | tail -n 5)"
 		sleep 0.05
 	done
 }
@@ -64,13 +78,25 @@ version = 2
 root = "$work/root"
 state = "/run/containerd"
 disabled_plugins = [$disabled]
+# How long \`delete\` of the shim may take. It is less than that of its own limits, but the machine may be busy.
+[timeouts]
+  "io.containerd.timeout.shim.cleanup" = "60s"
 TOML
 
 start_containerd() {
 	containerd --config "$work/config.toml" >>"$work/containerd.log" 2>&1 &
 	# shellcheck disable=SC2034 # whoever sources this ends it
 	containerd=$!
-	until_true 60 ctr version
+	until_true 120 ctr version
+}
+# hear_events: writes containerd's events to `$work/events` from now on.
+hear_events() {
+	ctr events >"$work/events" 2>&1 &
+	until_true 120 is_heard
+}
+# Whoever has an event of now has all that come later.
+is_heard() {
+	ctr image label "$image" heard="$SECONDS" && grep -q /images/update "$work/events"
 }
 
 # The lowest layer of an image, with Debian's static busybox.
@@ -114,12 +140,17 @@ has_status() {
 	# Not through a pipe: ctr writes on when grep has found it, and would be killed.
 	grep -q "^$1 .*$2" <<<"$(ctr task ls)"
 }
+# is_gone ID: whether containerd has no such task, also not one of a server that it has lost.
+is_gone() {
+	local tasks
+	tasks=$(ctr task ls) && ! grep -q "^$1 " <<<"$tasks"
+}
 servers() {
 	find /run/squeezy/shim -name '*.sock' | wc -l
 }
 remove() {
 	ctr task kill --signal SIGKILL "$1"
-	until_true 30 has_status "$1" STOPPED
+	until_true 120 has_status "$1" STOPPED
 	ctr task rm "$1" 2>/dev/null
 	ctr container rm "$1"
 }

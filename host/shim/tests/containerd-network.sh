@@ -102,7 +102,7 @@ of() {
 	ctr task exec --exec-id "more-$RANDOM$RANDOM" "$id" "$@" </dev/null
 }
 page() {
-	curl --silent --show-error --fail --max-time 20 "http://$1"
+	curl --silent --show-error --fail --max-time 60 "http://$1"
 }
 prints() {
 	[ "$("${@:2}")" = "$1" ]
@@ -115,10 +115,10 @@ echo "a pod is reached at its address, at every port"
 serves='mkdir /www; cat /proc/sys/kernel/hostname >/www/name; busybox httpd -p 80 -h /www; busybox httpd -p 127.0.0.1:9000 -h /www; exec busybox httpd -f -p 8080 -h /www'
 detach_in one first sh -c "$serves"
 name=$(of first cat /proc/sys/kernel/hostname)
-until_true 20 page 10.88.0.2/name
+until_true 120 page 10.88.0.2/name
 for port in 80 8080; do
 	[ "$(page "10.88.0.2:$port/name")" = "$name" ] || die "port $port has said: $(page "10.88.0.2:$port/name")"
-	[ "$(ip netns exec outside curl --silent --max-time 20 "http://10.88.0.2:$port/name")" = "$name" ] || die "it is not reached from outside"
+	[ "$(ip netns exec outside curl --silent --max-time 60 "http://10.88.0.2:$port/name")" = "$name" ] || die "it is not reached from outside"
 done
 busybox ping -c 1 -W 10 10.88.0.2 >/dev/null || die "it does not answer to ping"
 page 10.88.0.2:9000/name 2>/dev/null && die "its loopback interface is reached from elsewhere"
@@ -130,7 +130,7 @@ page 10.88.0.2:81/name 2>/dev/null || status=$?
 echo "its loopback interface is reached from its namespace on the host, as a port is forwarded, and from nowhere else"
 # inside NAMESPACE PORT: what is said at 127.0.0.1 to whoever is in it.
 inside() {
-	ip netns exec "$1" curl --silent --show-error --fail --max-time 20 "http://127.0.0.1:$2/name"
+	ip netns exec "$1" curl --silent --show-error --fail --max-time 60 "http://127.0.0.1:$2/name"
 }
 for port in 80 9000; do
 	[ "$(inside one $port)" = "$name" ] || die "port $port has said: $(inside one $port)"
@@ -165,7 +165,7 @@ ctr task exec --detach --exec-id sums first busybox nc -l -p 7000 -e busybox sha
 listens() {
 	of first busybox netstat -tln | grep -q ":$1 "
 }
-until_true 20 listens 7000
+until_true 120 listens 7000
 [ "$(python3 "$work/through.py" 10.88.0.2 7000 <"$work/www/random")" = "$sum" ] || die "something was lost, or nothing came back after the end"
 for number in $(seq 100); do
 	page 10.88.0.2/name >"$work/many-$number" &
@@ -187,8 +187,8 @@ upgrades='
 	exec cat'
 ctr task exec --detach --exec-id upgrades first busybox nc -l -p 7001 -e sh -c "$upgrades" </dev/null
 ctr task exec --detach --exec-id ticks first busybox nc -l -p 7002 -e sh -c 'cat; while :; do echo tick; sleep 1; done' </dev/null
-until_true 20 listens 7001
-until_true 20 listens 7002
+until_true 120 listens 7001
+until_true 120 listens 7002
 cat >"$work/streams.py" <<'PYTHON'
 import base64
 import hashlib
@@ -222,12 +222,12 @@ assert said.read() == b""
 PYTHON
 python3 "$work/streams.py" 10.88.0.2 "$work/end" >"$work/streams" &
 streams=$!
-until_true 60 test -s "$work/streams"
+until_true 120 test -s "$work/streams"
 
 echo "pods of a VM reach each other at their addresses only"
 detach_in two second sh -c "$serves"
 other=$(of second cat /proc/sys/kernel/hostname)
-until_true 20 page 10.88.0.3/name
+until_true 120 page 10.88.0.3/name
 [ "$(qemus)" = 1 ] || die "$(qemus) VMs instead of 1"
 [ "$(of second busybox wget -q -O - http://10.88.0.2/name)" = "$name" ] || die "it does not reach the other at its address"
 [ "$(of second busybox wget -q -O - http://127.0.0.1:9000/name)" = "$other" ] || die "its loopback interface is another's"
@@ -248,7 +248,7 @@ said=$(of second busybox ip address add 10.88.0.2/32 dev net0 2>&1) && die "it t
 
 echo "a pod without a network has a loopback interface"
 detach third sh -c "$serves"
-until_true 20 prints 1 of third sh -c 'busybox ip -o link | grep -c :'
+until_true 120 prints 1 of third sh -c 'busybox ip -o link | grep -c :'
 said=$(of third busybox wget -q -T 5 -O - http://10.88.0.2/name 2>&1) && die "it reaches: $said"
 remove third >/dev/null
 
@@ -265,7 +265,7 @@ in_pod() {
 }
 for round in 1 2; do
 	options="--detach --null-io" in_pod "serves-$round" sh -c "$serves"
-	until_true 20 page 10.88.0.4/name
+	until_true 120 page 10.88.0.4/name
 	said=$(in_pod "asks-$round" busybox wget -q -O - http://127.0.0.1:9000/name)
 	[ "$said" = "$(page 10.88.0.4/name)" ] || die "in round $round it said: $said"
 	# A connection that is open then holds up nobody.
@@ -273,10 +273,10 @@ for round in 1 2; do
 	remove "serves-$round" >/dev/null
 done
 ctr task kill --signal SIGKILL pod
-until_true 30 has_status pod STOPPED
+until_true 120 has_status pod STOPPED
 ctr task rm pod 2>/dev/null || true
 ctr container rm pod
-until_true 10 is_as_before three
+until_true 120 is_as_before three
 
 echo "a pod that is flooded, and keeps all connections open, holds up nobody else"
 cat >"$work/flood.py" <<'PYTHON'
@@ -301,57 +301,54 @@ while True:
         pass
 PYTHON
 detach_in three flooded sh -c "$serves"
-until_true 20 page 10.88.0.4/name
+until_true 120 page 10.88.0.4/name
 python3 "$work/flood.py" 10.88.0.4 >"$work/flood" &
 flood=$!
-until_true 20 grep -q flooding "$work/flood"
+until_true 120 grep -q flooding "$work/flood"
 for number in $(seq 5); do
 	[ "$(page 10.88.0.2/name)" = "$name" ] || die "another pod does not answer"
 	[ "$(of second echo "$number")" = "$number" ] || die "nothing can be started in another pod"
 done
 kill "$flood"
 remove flooded >/dev/null
-until_true 10 is_as_before three
+until_true 120 is_as_before three
 
 echo "nothing is left of a pod's network"
 remove second >/dev/null
-until_true 10 is_as_before two
+until_true 120 is_as_before two
 [ "$(page 10.88.0.2/name)" = "$name" ] || die "the other one has lost its network"
 # Whoever comes next has the same device, and not what the last one had.
 detach_in two third sh -c "$serves"
-until_true 20 page 10.88.0.3/name
+until_true 120 page 10.88.0.3/name
 remove third >/dev/null
-until_true 10 is_as_before two
+until_true 120 is_as_before two
 touch "$work/end"
 wait "$streams" || die "a stream was lost after $(tail -n 1 "$work/streams") seconds"
 echo "	the streams were open for $(tail -n 1 "$work/streams") s"
 remove first >/dev/null
-until_true 10 is_as_before one
-until_true 30 nothing_is_left
+until_true 120 is_as_before one
+until_true 120 nothing_is_left
 ! ip -o link | grep squeezy || die "a tap device is left"
 
 echo "the VM is killed"
 detach_in one victim sleep 100000
 is_as_before one && die "the pod has no network"
 pkill -9 qemu-system
-until_true 30 has_status victim STOPPED
+until_true 120 has_status victim STOPPED
 ctr task rm victim 2>/dev/null || true
 ctr container rm victim
-until_true 30 nothing_is_left
+until_true 120 nothing_is_left
 is_as_before one || die "the network namespace has changed"
 
 echo "the server is killed"
 detach_in one victim sleep 100000
 pkill -9 -f 'containerd-shim-squeezy-v2 serve'
-is_gone() {
-	! has_status victim RUNNING
-}
-until_true 30 is_gone
+until_true 120 is_gone victim
 ctr container rm victim
 # Nobody could clean up, and the next pod may have the same namespace.
 detach_in one next sh -c "$serves"
-until_true 20 page 10.88.0.2/name
+until_true 120 page 10.88.0.2/name
 remove next >/dev/null
-until_true 30 nothing_is_left
+until_true 120 nothing_is_left
 
 kill "${outside[@]}" "$containerd"

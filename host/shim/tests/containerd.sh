@@ -9,8 +9,7 @@ make_layer
 make_image "$work/layer"
 start_containerd
 ctr image import "$work/image.tar" >/dev/null
-ctr events >"$work/events" 2>&1 &
-until_true 10 [ -e "$work/events" ]
+hear_events
 
 echo "output, and the exit status"
 for number in $(seq 20); do
@@ -26,7 +25,7 @@ echo "events are in order"
 events_of() {
 	grep -o "/tasks/[a-z]* .*\"container_id\":\"$1\"" "$work/events" | cut -d' ' -f1 | tr '\n' ' '
 }
-until_true 10 grep -q '/tasks/delete.*"status"' "$work/events"
+until_true 120 grep -q '/tasks/delete.*"status"' "$work/events"
 [ "$(events_of status)" = "/tasks/create /tasks/start /tasks/exit /tasks/delete " ] ||
 	die "events: $(events_of status)"
 
@@ -36,7 +35,7 @@ said=$(ctr run --rm --runtime io.containerd.squeezy.v2 "$image" unlimited echo h
 said=$(ctr run --rm --memory-limit 134217728 --mount type=bind,src=/bin,dst=/data,options=rbind \
 	--runtime io.containerd.squeezy.v2 "$image" volume echo hello </dev/null 2>&1) && die "it ran"
 [[ $said == *'a volume of the host that can be written to (/bin at "/data")'* ]] || die "it said: $said"
-until_true 30 nothing_is_left
+until_true 120 nothing_is_left
 
 echo "pods of one size share a server"
 detach one sleep 1000
@@ -66,7 +65,7 @@ for task in one two three; do
 	has_status "$task" RUNNING || die "$task does not run any more"
 done
 ctr task kill --signal SIGTERM one
-until_true 30 has_status one STOPPED
+until_true 120 has_status one STOPPED
 said=$(ctr task rm one 2>&1)
 [[ $said == *"exit code 143"* ]] || die "it said: $said"
 ctr container rm one
@@ -74,13 +73,10 @@ remove three
 
 echo "the server is killed"
 pkill -9 -f 'containerd-shim-squeezy-v2 serve'
-is_gone() {
-	! has_status two RUNNING
-}
 # containerd executes `delete`, and has no such task any more.
-until_true 30 is_gone
+until_true 120 is_gone two
 ctr container rm two
 [ "$(run again echo again)" = again ] || die "nothing can be started any more"
-until_true 30 nothing_is_left
+until_true 120 nothing_is_left
 
 kill "$containerd"

@@ -8,19 +8,48 @@ use std::{
 
 /// A process that owns a file and does not run.
 pub(crate) fn stopped_owner(path: &Path) -> Child {
-    let script = "import fcntl, os, signal, sys
+    owner_that(path, "os.kill(os.getpid(), signal.SIGSTOP)")
+}
+
+/// A process that owns a file and computes.
+pub(crate) fn busy_owner(path: &Path) -> Child {
+    owner_that(path, "while True: pass")
+}
+
+fn owner_that(path: &Path, does: &str) -> Child {
+    let script = format!(
+        "import fcntl, os, signal, sys
 file = open(sys.argv[1], 'w')
 fcntl.lockf(file, fcntl.LOCK_EX)
 print(flush=True)
-os.kill(os.getpid(), signal.SIGSTOP)";
+{does}"
+    );
     let mut child = Command::new("python3")
-        .args(["-c", script])
+        .args(["-c", &script])
         .arg(path)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     child
+}
+
+#[test]
+fn an_owner_works_while_it_computes_and_not_when_it_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("owner");
+    fs::write(&path, "").unwrap();
+    let file = open(&path).unwrap().unwrap();
+    assert!(!works(&file).unwrap(), "there is no owner");
+    let mut owner = busy_owner(&path);
+    for _ in 0..100 {
+        assert!(works(&file).unwrap());
+    }
+    rustix::process::kill_process(Pid::from_child(&owner), Signal::STOP).unwrap();
+    // The kernel stops it when it next runs.
+    while works(&file).unwrap() {}
+    owner.kill().unwrap();
+    owner.wait().unwrap();
 }
 
 /// It is not found by a number that another process may have.
