@@ -106,7 +106,7 @@ bound_of() {
 	echo $((bound_of_one + ($1 - 1) * (129 << 20)))
 }
 
-echo "kubectl logs, exec, cp and attach"
+echo "kubectl logs, exec, cp, attach and port-forward"
 [ "$(kubectl logs "$web" -c server)" = "$web serves" ] || die "logs: $(kubectl logs "$web" -c server)"
 [ "$(echo through | kubectl exec -i "$web" -c server -- cat)" = through ] || die "exec lost its input"
 status=0
@@ -119,6 +119,14 @@ cmp "$work/random" "$work/copy" || die "cp has changed a file"
 # containerd sends no output any more when input has ended.
 said=$({ echo attached; sleep 5; } | timeout 30 kubectl attach -i --quiet "$web" -c helper) || true
 [[ $said == *attached* ]] || die "attach said: $said"
+kubectl port-forward "$web" 18080:8080 >"$work/forwarding" 2>&1 &
+forwarding=$!
+forwarded() {
+	[ "$(curl --silent --max-time 20 http://127.0.0.1:18080/ready)" = yes ]
+}
+until_true 60 forwarded
+kill "$forwarding"
+wait "$forwarding" 2>/dev/null || true
 
 echo "probes"
 of "$web" rm /www/ready
