@@ -6,8 +6,8 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-} in
-'') packages=(squeezy) crates=222 ;;
---experiments) packages=(squeezy squeezy-bench squeezy-shim) crates=315 ;;
+'') packages=(squeezy) crates=213 ;;
+--experiments) packages=(squeezy squeezy-bench squeezy-shim) crates=306 ;;
 *)
 	echo "usage: scripts/build-programs.sh [--experiments]" >&2
 	exit 2
