@@ -2,7 +2,7 @@
 # What is built is kept in $SQUEEZY_CACHE (~/.cache/squeezy), keyed by what it was built from.
 
 .DEFAULT_GOAL := help
-.PHONY: help release run test test-fast test-off test-squeezers test-vm test-kubernetes test-packages stress lint site bench kernel image runtimes selftests programs squeezy squeezers dependencies clean
+.PHONY: help release run trial test test-fast test-off test-squeezers test-vm test-kubernetes test-packages stress lint site bench kernel image function-image runtimes selftests programs squeezy squeezers dependencies clean
 
 # What `make run` passes on: make run ARGS="--policy squeezy --duration 60"
 ARGS ?=
@@ -25,7 +25,13 @@ help: ## this list
 
 run: dependencies ## build what is missing and run a function in an N:1 VM
 	@scripts/build-side-by-side.sh FUNCTION=$(FUNCTION)
-	target/release/squeezy run $(FUNCTION) $(ARGS)
+	SQUEEZY_BUILD=$(CURDIR)/build/trial target/trial/squeezy run $(FUNCTION) $(ARGS)
+
+# The programs of `make run`. Kernel and images are those in build/.
+trial: dependencies
+	@scripts/build-programs.sh --trial
+	@guest/image/initramfs.sh trial >/dev/null
+	@ln -sfnt build/trial ../kernel ../images
 
 test: test-fast test-off test-squeezers test-vm ## all tests, the fast ones first
 
@@ -102,9 +108,11 @@ kernel: dependencies kernel-$(VARIANT) ## the guest's kernel: VARIANT=release|de
 kernel-%: dependencies
 	@guest/kernel/build.sh $*
 
-image: dependencies ## the function's image and the initramfs
-	@guest/image/build.sh $(FUNCTION)
+image: function-image ## the function's image and the initramfs
 	@guest/image/initramfs.sh >/dev/null
+
+function-image: dependencies
+	@guest/image/build.sh $(FUNCTION)
 
 # Java needs a JDK and Maven.
 runtimes: dependencies ## images that run code: RUNTIMES=python for one

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # Builds target/release/squeezy, and with --experiments beside it squeezy-bench, the shim that it measures, and
-# squeezy-requests, which needs no C library.
+# squeezy-requests, which needs no C library. With --trial, builds target/trial/squeezy and the guest's programs
+# instead.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "$0")/common.sh"
 
+packages=(squeezy) static_packages=() profile=release
 case ${1:-} in
-'') packages=(squeezy) crates=213 ;;
---experiments) packages=(squeezy squeezy-bench squeezy-shim) crates=306 ;;
+'') crates=213 ;;
+--experiments) packages+=(squeezy-bench squeezy-shim) static_packages=(squeezy-requests) crates=306 ;;
+--trial) static_packages=(squeezy-agent squeezy-workloads) profile=trial crates=275 ;;
 *)
-	echo "usage: scripts/build-programs.sh [--experiments]" >&2
+	echo "usage: scripts/build-programs.sh [--experiments | --trial]" >&2
 	exit 2
 	;;
 esac
@@ -18,13 +21,14 @@ esac
 programs() {
 	local package
 	for package in "${packages[@]}"; do
-		(cd "$root" && cargo build --release -p "$package")
+		(cd "$root" && cargo build --profile "$profile" -p "$package")
 	done
-	[ "${#packages[@]}" = 1 ] ||
-		(cd "$root" && cargo build --release --target x86_64-unknown-linux-musl -p squeezy-requests)
+	[ "${#static_packages[@]}" = 0 ] ||
+		(cd "$root" && cargo build --profile "$profile" --target x86_64-unknown-linux-musl \
+			"${static_packages[@]/#/--package=}")
 }
 
 mkdir -p "$build"
 # What is built already is not counted, so the estimate is for a build from nothing.
-[ ! -d "$root/target/release/deps" ] || crates=0
+[ ! -d "$root/target/$profile/deps" ] || crates=0
 with_progress "programs: crates" "$cache/logs/programs.log" '^ *Compiling' $crates "cannot build the programs" programs

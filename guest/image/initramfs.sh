@@ -3,6 +3,10 @@
 # busybox. Prints its path; links it to build/initramfs.cpio. Needs cargo with the target
 # x86_64-unknown-linux-musl, cpio and busybox-static.
 #
+# usage: guest/image/initramfs.sh [trial]
+#
+# With "trial", programs have cargo's profile of that name, and the link is build/trial/initramfs.cpio.
+#
 # The archive is kept under the hash of its content, outside the checkout
 # (${SQUEEZY_CACHE:-${XDG_CACHE_HOME:-~/.cache}/squeezy}/initramfs).
 set -eu
@@ -17,6 +21,12 @@ die() {
 	exit 1
 }
 
+profile=${1:-release}
+case $profile in
+release) build=$root/build ;;
+trial) build=$root/build/trial ;;
+*) die "usage: guest/image/initramfs.sh [trial]" ;;
+esac
 command -v cpio >/dev/null || die "cpio is missing: apt-get install cpio"
 [ -x "$busybox" ] || die "$busybox is missing: apt-get install busybox-static"
 # The guest has no dynamic linker.
@@ -24,10 +34,10 @@ if LC_ALL=C ldd "$busybox" 2>&1 | grep -q '=>'; then
 	die "$busybox is not static: apt-get install busybox-static"
 fi
 
-(cd "$root" && cargo build --quiet --release --target "$target" \
+(cd "$root" && cargo build --quiet --profile "$profile" --target "$target" \
 	-p squeezy-agent -p squeezy-workloads) ||
 	die "the build of the agent failed (is the target there? rustup target add $target)"
-programs=${CARGO_TARGET_DIR:-$root/target}/$target/release
+programs=${CARGO_TARGET_DIR:-$root/target}/$target/$profile
 
 staging=$(mktemp -d)
 trap 'rm -rf "$staging"' EXIT INT TERM
@@ -51,10 +61,10 @@ find "$staging/tree" -exec touch -h -d @0 {} +
 
 hash=$(sha256sum "$staging/initramfs.cpio" | cut -d ' ' -f 1)
 archive=$cache/$hash.cpio
-mkdir -p "$cache" "$root/build"
+mkdir -p "$cache" "$build"
 if [ ! -e "$archive" ]; then
 	# Into place in one step, for builds at the same time.
 	cp "$staging/initramfs.cpio" "$archive.$$" && mv "$archive.$$" "$archive"
 fi
-ln -sfn "$archive" "$root/build/initramfs.cpio"
+ln -sfn "$archive" "$build/initramfs.cpio"
 echo "$archive"

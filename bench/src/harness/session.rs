@@ -10,6 +10,7 @@ use squeezy_vmm::{
 };
 use std::{
     fmt,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -36,6 +37,7 @@ impl<F: Recorded> Session<F> {
     /// Checks that everything the experiment needs exists.
     pub(crate) fn open(experiment: &'static str, options: &Options) -> Result<Self> {
         let files = Artifacts::find(options.build.as_deref())?;
+        refuse_trial(files.path(), &std::env::current_exe().unwrap_or_default())?;
         let progress = Progress::new();
         let accelerator = Vmm::default().accelerator(options.accelerator)?;
         progress.note(&format!("accelerator {}: {}", accelerator.kind, accelerator.reason));
@@ -150,5 +152,36 @@ impl<F: Recorded> Session<F> {
     pub(crate) fn close(self) -> (Vec<Measured<F>>, Vec<String>) {
         self.progress.finish();
         (self.records, self.failures)
+    }
+}
+
+/// Refuses what `make run` builds, which is hardly optimised: the guest's files in `build/trial`, and experiments of
+/// the same profile.
+fn refuse_trial(files: &Path, program: &Path) -> Result {
+    if files.ends_with("build/trial")
+        || program.parent().is_some_and(|of| of.ends_with("target/trial"))
+    {
+        return Err(BenchError::Arguments(
+            "the profile `trial` is not for measurements: use target/release/squeezy (`make programs`), and unset \
+             $SQUEEZY_BUILD"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_make_run_builds_is_not_measured() {
+        let refused = |files: &str, program: &str| {
+            refuse_trial(Path::new(files), Path::new(program)).is_err()
+        };
+        assert!(refused("/checkout/build/trial", "/checkout/target/release/squeezy-bench"));
+        assert!(refused("/checkout/build", "/checkout/target/trial/squeezy-bench"));
+        assert!(!refused("/checkout/build", "/checkout/target/release/squeezy-bench"));
+        assert!(!refused("/usr/lib/squeezy", "/usr/bin/squeezy-bench"));
     }
 }
