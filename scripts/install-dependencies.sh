@@ -138,14 +138,27 @@ have_toolchain() {
 	) >/dev/null 2>&1
 }
 
+# install_toolchain: begins to, where it is missing, and sets toolchain to the process that does. It takes as long as
+# apt does, and needs nothing of what apt installs.
+install_toolchain() {
+	local log=$cache/logs/rustup.log
+	have_toolchain && return
+	command -v rustup >/dev/null ||
+		die "install rustup (https://rustup.rs), or Rust $rust_version or newer with clippy, rustfmt and the standard library for $rust_target"
+	say "installing: the Rust toolchain of rust-toolchain.toml"
+	mkdir -p "$cache/logs"
+	(cd "$root" && exec rustup toolchain install --no-self-update) >"$log" 2>&1 </dev/null &
+	toolchain=$!
+	trap 'kill "$toolchain" 2>/dev/null || true' EXIT
+}
+
 check_rust() {
 	local have
-	if ! have_toolchain; then
-		command -v rustup >/dev/null ||
-			die "install rustup (https://rustup.rs), or Rust $rust_version or newer with clippy, rustfmt and the standard library for $rust_target"
-		say "installing: the Rust toolchain of rust-toolchain.toml"
-		(cd "$root" && rustup toolchain install --no-self-update) || die "rustup cannot install the toolchain of rust-toolchain.toml"
+	if [ -n "$toolchain" ] && ! wait "$toolchain"; then
+		cat "$cache/logs/rustup.log" >&2
+		die "rustup cannot install the toolchain of rust-toolchain.toml"
 	fi
+	trap - EXIT
 	have=$(cd "$root" && cargo --version | cut -d' ' -f2)
 	printf '%s\n%s\n' "$rust_version" "$have" | sort -VC ||
 		die "cargo is $have, $rust_version or newer is needed: install it with rustup (https://rustup.rs)"
@@ -170,6 +183,8 @@ while read -r package sign reason; do
 	missing+=("$package")
 	say "installing: $package, for $reason"
 done < <(wanted)
+toolchain=
+install_toolchain
 [ ${#missing[@]} -eq 0 ] || install_packages
 check_rust
 case $purpose in lint | site) install_lint_tools ;; esac
