@@ -34,10 +34,7 @@ impl Lines {
 
     /// Waits for a namespace's turn. Whoever waits in a line has no slot.
     pub async fn turn(&self, namespace: &Namespace) -> Turn {
-        let (line, slots) = match namespace.is_guest() {
-            true => (None, &self.of_guest),
-            false => (Some(self.line(namespace)), &self.of_others),
-        };
+        let (line, slots) = self.way(namespace);
         let in_line = match line {
             Some(line) => line.acquire_owned().await.ok(),
             None => None,
@@ -46,11 +43,27 @@ impl Lines {
         Turn { in_line, slot, at_a_time: self.at_a_time }
     }
 
+    /// A namespace's turn, if it need not be waited for.
+    pub fn turn_now(&self, namespace: &Namespace) -> Option<Turn> {
+        let (line, slots) = self.way(namespace);
+        let in_line = line.map(Semaphore::try_acquire_owned).transpose().ok()?;
+        let slot = slots.clone().try_acquire_owned().ok()?;
+        Some(Turn { in_line, slot: Some(slot), at_a_time: self.at_a_time })
+    }
+
     /// How many of a namespace have a turn or wait for one.
     pub fn length(&self, namespace: &Namespace) -> usize {
         match namespace.is_guest() {
             true => length(&self.of_guest),
             false => self.lines().get(namespace).map_or(0, length),
+        }
+    }
+
+    /// The line that a namespace's turns are waited for in, if it has one, and then the slots.
+    fn way(&self, namespace: &Namespace) -> (Option<Arc<Semaphore>>, &Arc<Semaphore>) {
+        match namespace.is_guest() {
+            true => (None, &self.of_guest),
+            false => (Some(self.line(namespace)), &self.of_others),
         }
     }
 
@@ -102,6 +115,24 @@ mod tests {
         assert!(waits(&lines, "acme").await && !waits(&lines, "third").await);
         drop(acme);
         assert!(!waits(&lines, "acme").await);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_wait_gets_a_turn_that_nobody_has_or_waits_for() {
+        let lines = Lines::new(1);
+        let (acme, other): (Namespace, Namespace) =
+            ("acme".parse().unwrap(), "other".parse().unwrap());
+        let turn = lines.turn_now(&acme).unwrap();
+        assert!(waits(&lines, "acme").await && waits(&lines, "other").await);
+        assert!(lines.turn_now(&acme).is_none() && lines.turn_now(&other).is_none());
+        let of_guest = lines.turn_now(&Namespace::guest());
+        assert!(of_guest.is_some() && lines.turn_now(&Namespace::guest()).is_none());
+        let (of_other, ()) = tokio::join!(lines.turn(&other), async {
+            drop(turn);
+            assert!(lines.turn_now(&acme).is_none(), "it is the one's who has waited for it");
+        });
+        drop(of_other);
+        assert!(lines.turn_now(&acme).is_some());
     }
 
     #[tokio::test]

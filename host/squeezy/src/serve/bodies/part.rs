@@ -66,15 +66,19 @@ impl Part {
         loop {
             let turn = self.bodies.code.turn(&self.payer.namespace);
             let turn = timeout_at(until, turn).await.map_err(|_| NoRoom::Now)?;
-            let held = match self.take_now(Purpose::Request, most) {
+            let (turn, held) = match self.take_now(Purpose::Request, most) {
                 Err(NoRoom::OfPart) if Instant::now() < until => {
                     drop(turn);
-                    // What it gets without a turn it gives back: nobody waits for one with memory.
-                    drop(self.take(Purpose::Request, most).await?);
-                    continue;
+                    let held = self.take(Purpose::Request, most).await?;
+                    match self.bodies.code.turn_now(&self.payer.namespace) {
+                        Some(turn) => (turn, held),
+                        // Nobody waits for a turn with memory.
+                        None => continue,
+                    }
                 }
-                Err(NoRoom::Now) => self.take(Purpose::Request, most).await?,
-                taken => taken?,
+                // The turn stays its own, also if its own requests become what is in the way: no longer than `WAIT`.
+                Err(NoRoom::Now) => (turn, self.take(Purpose::Request, most).await?),
+                taken => (turn, taken?),
             };
             return Ok(Held { turn: Mutex::new(Some(turn)), ..held });
         }
@@ -250,6 +254,15 @@ mod tests {
         assert!(of_acme.unwrap().take_turn().is_some());
         let _all = acme.take_for_request(4 << 20).await.unwrap();
         assert_eq!(acme.take_for_code(16 << 20).await.err(), Some(NoRoom::OfPart));
+    }
+
+    #[tokio::test]
+    async fn two_of_a_namespace_that_wait_for_memory_do_not_pass_it_to_each_other_for_ever() {
+        let acme = Bodies::new(64 << 20).part(Payer::named("acme"));
+        let held = acme.take_for_request(4 << 20).await.unwrap();
+        let code = async || acme.take_for_code(16 << 20).await.map(drop);
+        let (first, second, ()) = tokio::join!(code(), code(), async { drop(held) });
+        assert_eq!((first, second), (Ok(()), Ok(())));
     }
 
     #[tokio::test]
