@@ -6,6 +6,7 @@
 
 use super::{
     Destination, Network, NetworkCounters, Openable, Refusal, Rules,
+    connections::Connections,
     pace::Pace,
     rate::{HEADER_BYTES, OPENING_BYTES, Rate},
     resolver,
@@ -15,19 +16,16 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_getfl},
     io::Errno,
-    net::{
-        AddressFamily, SendFlags, Shutdown, SocketType, connect, sendto, shutdown,
-        sockopt::{socket_domain, socket_type},
-    },
+    net::{SendFlags, SocketType, connect, sendto, sockopt::socket_type},
     process::{PidfdGetfdFlags, pidfd_getfd},
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     io,
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsRawFd, OwnedFd, RawFd},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// The size of a `struct sockaddr_in`.
@@ -42,6 +40,8 @@ const SYNC_WAKE_UP: libc::c_ulong = 1;
 /// How many pairs of a socket and an address are remembered as known. When there are more, all are forgotten, and
 /// count once more.
 const MOST_FLOWS: usize = 1024;
+/// The pause before connections that could not be ended are tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The judge of one VM.
 pub(super) struct Judge {
@@ -61,8 +61,9 @@ pub(super) struct Judge {
     rate: Rate,
     /// Sockets and the addresses that they have sent datagrams to.
     flows: HashSet<(RawFd, SocketAddrV4)>,
-    /// Where a socket was last connected to. There are no more than the VMM can have descriptors.
-    connections: HashMap<RawFd, SocketAddrV4>,
+    connections: Connections,
+    /// When to end connections that could not be ended before; `None` if there is none.
+    retry: Option<Instant>,
 }
 
 /// A call that waits for its result.
@@ -112,7 +113,8 @@ impl Judge {
             pace,
             rate,
             flows: HashSet::new(),
-            connections: HashMap::new(),
+            connections: Connections::default(),
+            retry: None,
         }
     }
 
@@ -162,28 +164,25 @@ impl Judge {
 
     /// Goes by the list of what may be opened as it is now: what is open by an earlier one, and would not be by this, ends.
     fn follow(&mut self) {
-        let now = self.openable.now();
-        if Arc::ptr_eq(&now, &self.opened) {
+        let opened = self.openable.now();
+        if !Arc::ptr_eq(&opened, &self.opened) {
+            self.own = self.network.rules.permitted(&self.network.own, &opened);
+            self.opened = opened;
+            // All are judged once more.
+            self.flows.clear();
+        } else if self.retry.is_none_or(|retry| Instant::now() < retry) {
             return;
         }
-        self.own = self.network.rules.permitted(&self.network.own, &now);
-        self.opened = now;
-        // All are judged once more.
-        self.flows.clear();
         let (rules, own, vmm) = (&self.network.rules, &self.own, &self.vmm);
-        self.connections.retain(|&socket, &mut to| {
-            let stays = rules.judge_within(to, own).is_ok() || resolver::is_resolver(to);
-            if !stays {
-                end(vmm, socket);
-            }
-            stays
-        });
+        let stays = |to| rules.judge_within(to, own).is_ok() || resolver::is_resolver(to);
+        let is_done = self.connections.retain(stays, |socket| duplicate(vmm, socket));
+        self.retry = (!is_done).then(|| Instant::now() + RETRY);
     }
 
     /// How long it can wait for a call; `None` if for ever.
     fn patience(&self, now: Instant) -> Option<Timespec> {
-        let wait = self.rate.due()?.saturating_duration_since(now);
-        Timespec::try_from(wait).ok()
+        let next = self.rate.due().into_iter().chain(self.retry).min()?;
+        Timespec::try_from(next.saturating_duration_since(now)).ok()
     }
 
     fn receive(&self) -> io::Result<Request> {
@@ -235,8 +234,12 @@ impl Judge {
                 }
                 self.permit(to, OPENING_BYTES).map_err(|_| Errno::CONNREFUSED)?;
                 self.rate.open(*socket, &connection)?;
-                self.connections.insert(*socket, to);
-                connect(&connection, &to).map(|()| 0)
+                let connected = connect(&connection, &to);
+                // Otherwise it is still what it was before, if it was connected.
+                if matches!(connected, Ok(()) | Err(Errno::INPROGRESS)) {
+                    self.connections.insert(*socket, to);
+                }
+                connected.map(|()| 0)
             }
             Call::Send { socket, data, address } => {
                 let to = self.address(request, address)?;
@@ -325,17 +328,6 @@ impl Judge {
 /// A duplicate of the VMM's descriptor.
 fn duplicate(vmm: &OwnedFd, socket: RawFd) -> Result<OwnedFd, Errno> {
     pidfd_getfd(vmm, socket, PidfdGetfdFlags::empty())
-}
-
-/// Ends a connection of the VMM's. If that has closed it, its descriptor may be something else by now.
-fn end(vmm: &OwnedFd, socket: RawFd) {
-    let Ok(connection) = duplicate(vmm, socket) else { return };
-    if socket_domain(&connection) == Ok(AddressFamily::INET)
-        && socket_type(&connection) == Ok(SocketType::STREAM)
-    {
-        // It may have ended by itself.
-        let _ = shutdown(&connection, Shutdown::Both);
-    }
 }
 
 /// A `struct sockaddr_in`; `None` if it is the address of another family.

@@ -4,6 +4,7 @@
 //! No packet passes through here, but each system call of QEMU that says where data is to go does (`filter.rs`,
 //! `judge.rs`): what a guest may not reach, it does not reach with its kernel taken over either. See ADR 0035.
 
+mod connections;
 mod counts;
 mod filter;
 mod judge;

@@ -7,7 +7,11 @@ use std::os::fd::AsRawFd;
 /// closed, where nobody can slow it down any more.
 const MOST_UNSENT_BYTES: u32 = 16 << 10;
 
-/// Where `struct tcp_info` has the bytes that were sent (`tcpi_bytes_sent`, Linux 4.19).
+/// `TCP_CLOSE` of `net/tcp_states.h`: a socket that is not connected.
+const CLOSE: u8 = 7;
+/// Where `struct tcp_info` has the state (`tcpi_state`).
+const STATE_OFFSET: usize = 0;
+/// Where it has the bytes that were sent (`tcpi_bytes_sent`, Linux 4.19).
 const SENT_OFFSET: usize = 200;
 
 /// Limits how much a connection sends in a second, from now on, and how much it may have in the kernel to send.
@@ -23,8 +27,19 @@ pub(super) fn limit(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errn
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
 }
 
-/// How much a connection has sent. Fails if it is not a TCP socket.
+/// How much a connection has sent. Fails only if it is not a TCP socket.
 pub(super) fn sent_bytes(socket: impl AsFd) -> Result<u64, Errno> {
+    let info = info(socket)?;
+    Ok(u64::from_ne_bytes(std::array::from_fn(|i| info[SENT_OFFSET + i])))
+}
+
+/// Whether a connection is there or being made. Fails only if it is not a TCP socket.
+pub(super) fn is_open(socket: impl AsFd) -> Result<bool, Errno> {
+    Ok(info(socket)?[STATE_OFFSET] != CLOSE)
+}
+
+/// The beginning of its `struct tcp_info`.
+fn info(socket: impl AsFd) -> Result<[u8; SENT_OFFSET + 8], Errno> {
     let mut info = [0; SENT_OFFSET + 8];
     let mut length = info.len() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes to `info`.
@@ -37,10 +52,7 @@ pub(super) fn sent_bytes(socket: impl AsFd) -> Result<u64, Errno> {
             &raw mut length,
         )
     };
-    match result {
-        0 => Ok(u64::from_ne_bytes(std::array::from_fn(|i| info[SENT_OFFSET + i]))),
-        _ => Err(last_error()),
-    }
+    if result == 0 { Ok(info) } else { Err(last_error()) }
 }
 
 fn set(socket: impl AsFd, level: i32, option: i32, value: &[u8]) -> Result<(), Errno> {
