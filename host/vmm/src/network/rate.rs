@@ -101,15 +101,23 @@ impl Rate {
         self.settle(begin);
         let mut sent = Vec::with_capacity(self.connections.len());
         self.connections.retain_mut(|connection| {
-            let total = duplicate(connection.socket).and_then(pacing::sent_bytes);
-            let Ok(total) = total else { return false };
+            let total = match duplicate(connection.socket).map(pacing::sent_bytes) {
+                Ok(Ok(total)) => total,
+                // It has been closed, or something else has its descriptor.
+                Err(Errno::BADF) | Ok(Err(_)) => return false,
+                // The daemon has no descriptor left, for one. Meanwhile it keeps the share that it has.
+                Err(_) => {
+                    sent.push(None);
+                    return true;
+                }
+            };
             sent.push(connection.sent.map(|before| total.saturating_sub(before)));
             connection.sent = Some(total);
             true
         });
         let shares = shares(self.for_connections(), &sent);
         for (connection, share) in self.connections.iter().zip(shares) {
-            // It may have been closed meanwhile.
+            // It may have been closed meanwhile. One that cannot be had now is tried again soon.
             let _ = duplicate(connection.socket).and_then(|socket| pacing::limit(socket, share));
         }
         let end = Instant::now();
@@ -157,6 +165,7 @@ fn shares(rate: u64, sent: &[Option<u64>]) -> Vec<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::{net::TcpListener, os::unix::net::UnixStream};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -184,6 +193,26 @@ mod tests {
         assert_eq!(rate.for_connections(), 900);
         rate.settle(start + SECOND + INTERVAL);
         assert_eq!(rate.for_connections(), 1000);
+    }
+
+    #[test]
+    fn a_connection_that_cannot_be_had_now_is_there_the_next_time() {
+        let start = Instant::now();
+        let mut rate = Rate::new(1000, start);
+        let socket = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let pair = OwnedFd::from(UnixStream::pair().unwrap().0);
+        rate.open(7, &socket).unwrap();
+        for error in [Errno::MFILE, Errno::NFILE] {
+            rate.divide(start, |_| Err(error));
+            assert!(rate.due().is_some(), "{error}");
+        }
+        rate.divide(start, |_| Ok(socket.try_clone().unwrap()));
+        assert!(rate.due().is_some());
+        rate.divide(start, |_| Err(Errno::BADF));
+        assert_eq!(rate.due(), None, "it has been closed");
+        rate.open(7, &socket).unwrap();
+        rate.divide(start, |_| Ok(pair.try_clone().unwrap()));
+        assert_eq!(rate.due(), None, "it is something else");
     }
 
     proptest! {
