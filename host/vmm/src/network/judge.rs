@@ -165,16 +165,18 @@ impl Judge {
     /// Goes by the list of what may be opened as it is now: what is open by an earlier one, and would not be by this, ends.
     fn follow(&mut self) {
         let opened = self.openable.now();
-        if !Arc::ptr_eq(&opened, &self.opened) {
+        let is_new = !Arc::ptr_eq(&opened, &self.opened);
+        if !is_new && self.retry.is_none_or(|retry| Instant::now() < retry) {
+            return;
+        }
+        if is_new {
             self.own = self.network.rules.permitted(&self.network.own, &opened);
             self.opened = opened;
-            // All are judged once more.
-            self.flows.clear();
-        } else if self.retry.is_none_or(|retry| Instant::now() < retry) {
-            return;
         }
         let (rules, own, vmm) = (&self.network.rules, &self.own, &self.vmm);
         let stays = |to| rules.judge_within(to, own).is_ok() || resolver::is_resolver(to);
+        // Those that stay do not count once more.
+        self.flows.retain(|(_, to)| stays(*to));
         let is_done = self.connections.retain(stays, |socket| duplicate(vmm, socket));
         self.retry = (!is_done).then(|| Instant::now() + RETRY);
     }

@@ -152,11 +152,13 @@ fn what_is_taken_back_is_closed_and_what_is_open_there_ends() {
     let (_, counts) = judged_by(network, openable, move |_| {
         let (private, public) = (reach(PRIVATE, port).unwrap(), reach(PUBLIC, port));
         let datagrams = open(SocketType::DGRAM);
-        let to = SocketAddrV4::new(PRIVATE.parse().unwrap(), port);
-        let send = || sendto(&datagrams, b"x", SendFlags::empty(), &to);
-        assert_eq!(send(), Ok(1));
+        let send = |address: &str| {
+            let to = SocketAddrV4::new(address.parse().unwrap(), port);
+            sendto(&datagrams, b"x", SendFlags::empty(), &to)
+        };
+        assert_eq!([PRIVATE, PUBLIC].map(send), [Ok(1), Ok(1)]);
         changed.set(&[]);
-        assert_eq!(send(), Err(Errno::NETUNREACH));
+        assert_eq!([PRIVATE, PUBLIC].map(send), [Err(Errno::NETUNREACH), Ok(1)]);
         assert_eq!(reach(PRIVATE, port).map(drop), Err(Errno::CONNREFUSED));
         // Nobody has said anything on it, so the server has not ended it.
         await_readable(&private);
@@ -168,6 +170,7 @@ fn what_is_taken_back_is_closed_and_what_is_open_there_ends() {
         assert_eq!(greeting(reach(PRIVATE, port)).unwrap(), "hello");
     });
     assert_eq!(counts.refused[Refusal::Private as usize], 2);
+    assert_eq!(counts.opened, 5, "what stays open counts once");
 }
 
 #[test]
