@@ -131,21 +131,24 @@ impl Judge {
             let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
             let polled = poll(&mut ready, self.patience(now).as_ref());
             let has_call = ready[0].revents().contains(PollFlags::IN);
-            // Before the next call is judged; and while there are connections, it does not wait for one for long.
-            self.follow();
-            match polled {
-                Err(Errno::INTR) | Ok(0) => continue,
-                Ok(_) if has_call => {}
+            let request = match polled {
+                Err(Errno::INTR) | Ok(0) => None,
+                Ok(_) if has_call => {
+                    if let Some(worker) = &mut worker {
+                        worker.settle();
+                    }
+                    // The caller may have been killed meanwhile.
+                    self.receive().ok()
+                }
                 // Nobody is left.
                 _ => return,
+            };
+            // Right before a call is judged; and while there are connections, it does not wait for one for long.
+            self.follow();
+            if let Some(request) = request {
+                let result = self.decide(&request);
+                self.answer(request.id, result);
             }
-            if let Some(worker) = &mut worker {
-                worker.settle();
-            }
-            // The caller may have been killed meanwhile.
-            let Ok(request) = self.receive() else { continue };
-            let result = self.decide(&request);
-            self.answer(request.id, result);
         }
     }
 

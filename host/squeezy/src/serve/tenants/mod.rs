@@ -227,8 +227,9 @@ impl Tenants {
         }))
     }
 
-    /// Changes what a namespace may have and reach, all of it or nothing. When this returns, its functions open no
-    /// connection any more to what was taken back, those that run included.
+    /// Changes what a namespace may have and reach, all of it or nothing. When this returns, its functions, those that run
+    /// included, open no connection any more to what was taken back, but for one that is being judged, which ends within
+    /// a second or two.
     pub async fn set(
         &self,
         namespace: &Namespace,
