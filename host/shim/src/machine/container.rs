@@ -156,7 +156,9 @@ impl Made {
         (u64::from(millis) * SHARES).div_ceil(1000)
     }
 
-    /// Changes its limits, or none of them: at once if it runs, and otherwise for its start, which is not under way.
+    /// Changes its limits: at once if it runs, and otherwise for its start, which is not under way. If that is refused, it
+    /// has its former ones. If the guest does not answer in time, it may have the new ones there, and the former ones here
+    /// until it is updated again.
     pub(super) async fn update(&self, booted: &Booted, limits: Limits) -> Result<()> {
         let most = booted.partition_bytes;
         if let Some(bytes) = limits.memory_bytes.filter(|bytes| *bytes > most && *bytes < u64::MAX)

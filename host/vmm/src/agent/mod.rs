@@ -175,7 +175,8 @@ impl AgentClient {
         self.send(Method::POST, &path, encode(&request)?, Some(self.limit)).await.map(drop)
     }
 
-    /// Changes limits of an instance, or none of them.
+    /// Changes limits of an instance, or none of them if the guest refuses. If it does not answer in time, it may still
+    /// change all of them.
     pub async fn change_limits(&self, id: &InstanceId, limits: LimitsRequest) -> Result<()> {
         let path = format!("/v1/instances/{id}/limits");
         self.send(Method::PUT, &path, encode(&limits)?, Some(self.limit)).await.map(drop)
