@@ -161,7 +161,7 @@ fn processor_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::Cgroup;
+    use crate::{cgroup::Cgroup, instance::reaper::ExitStatus};
     use squeezy_protocol::InstanceSpec;
     use std::{
         fs,
@@ -209,7 +209,7 @@ mod tests {
     /// Does this while looks at processes take their time, until what is sent.
     fn while_looks_take_long(test: impl AsyncFnOnce(mpsc::Sender<()>)) {
         let mut builder = runtime::Builder::new_current_thread();
-        let runtime = builder.max_blocking_threads(1).build().unwrap();
+        let runtime = builder.enable_time().max_blocking_threads(1).build().unwrap();
         LocalSet::new().block_on(&runtime, async {
             let (go_on, waits) = mpsc::channel::<()>();
             let busy = tokio::task::spawn_blocking(move || waits.recv());
@@ -239,15 +239,23 @@ mod tests {
         while_looks_take_long(async |go_on| {
             let (entry, cgroup) = running();
             begin(pin!(entry.change_limits(change()))).await;
-            let mut end = pin!(entry.keep_limits());
+            let mut end = pin!(entry.finish(ExitStatus::Exited(0)));
             begin(end.as_mut()).await;
             let mut late = pin!(entry.change_limits(LimitsRequest::default()));
             begin(late.as_mut()).await;
             go_on.send(()).unwrap();
-            end.await;
-            assert_eq!(weight(cgroup.path()).as_deref(), Some("50"));
-            let refused = late.await.unwrap_err();
+            let refused = tokio::select! {
+                () = end.as_mut() => panic!("its cgroup has files, and is gone"),
+                late = late => late.unwrap_err(),
+            };
             assert_eq!(refused.0.code, ErrorCode::Unavailable);
+            assert_eq!(weight(cgroup.path()).as_deref(), Some("50"));
+            // Those of the kernel go with it.
+            for file in fs::read_dir(cgroup.path()).unwrap() {
+                fs::remove_file(file.unwrap().path()).unwrap();
+            }
+            end.await;
+            assert!(!entry.is_alive() && !cgroup.path().exists());
         });
     }
 }

@@ -255,7 +255,6 @@ impl Instances {
             }
             Err(error) => {
                 let _ = entry.kill();
-                entry.keep_limits().await;
                 entry.leave_file_system().await;
                 if let Some(cgroup) = entry.cgroup.get()
                     && let Err(error) = cgroup.remove().await
@@ -565,9 +564,10 @@ impl Entry {
         Ok(())
     }
 
-    /// Lets go of its files, which are gone then, unless processes that are being killed have them. A partition in
-    /// which files stay is not used again.
+    /// Lets go of its files, when no change of its limits has them any more. They are gone then, unless processes that
+    /// are being killed have them. A partition in which files stay is not used again.
     async fn leave_file_system(&self) {
+        self.keep_limits().await;
         let file_system = self.file_system.take();
         if let Some(file_system) = file_system {
             file_system.leave().await;
@@ -584,7 +584,6 @@ impl Entry {
             // Kills the processes it left behind, and process 1 of its PID namespace.
             let _ = cgroup.kill();
         }
-        self.keep_limits().await;
         self.leave_file_system().await;
         if let Some(Output::Log(log)) = self.output.get() {
             log.drained().await;
