@@ -4,6 +4,7 @@ use super::*;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use std::{
     fs,
+    pin::pin,
     task::{Context, Waker},
 };
 use tempfile::TempDir;
@@ -29,6 +30,17 @@ fn quotas(quotas: Value) -> NamespaceChange {
 
 fn change(change: Value) -> NamespaceChange {
     serde_json::from_value(change).unwrap()
+}
+
+/// Has a change be written, for a client that goes away meanwhile, and waits until that is done.
+async fn change_for_nobody(
+    tenants: &Tenants,
+    change: impl Future<Output = Result<(), TenantError>>,
+) {
+    let polled = pin!(change).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    // The next one comes after it.
+    tenants.set(&Namespace::guest(), nothing()).await.unwrap();
 }
 
 fn namespace(name: &str) -> Namespace {
@@ -129,12 +141,7 @@ async fn a_change_goes_on_if_nobody_waits_for_it() {
     let directory = tempfile::tempdir().unwrap();
     let tenants = open(&directory);
     let acme = namespace("acme");
-    // It is being written, and its client goes away.
-    let mut create = Box::pin(tenants.create(&acme, new(), nothing()));
-    let polled = create.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-    assert!(polled.is_pending());
-    drop(create);
-    tenants.create(&namespace("other"), new(), nothing()).await.unwrap();
+    change_for_nobody(&tenants, tenants.create(&acme, new(), nothing())).await;
     assert!(tenants.has(&acme));
     drop(tenants);
     assert!(open(&directory).has(&acme));
@@ -267,14 +274,21 @@ async fn what_is_said_of_a_namespace_at_once_is_done_as_a_whole_or_not_at_all() 
     };
     let wrong = tenants.create(&acme, new(), both(0, "10.1.0.0/16")).await;
     assert!(matches!(wrong, Err(TenantError::Quotas(_))) && !tenants.has(&acme));
-    tenants.create(&acme, new(), both(1, "10.1.0.0/16")).await.unwrap();
+    let is = |calls: usize, network: &str| {
+        // As a daemon finds it that is killed and started now.
+        for tenants in [&tenants, &open(&directory)] {
+            assert_eq!(tenants.quotas(&acme).concurrent_calls, Some(calls));
+            assert_eq!(json!(tenants.network_allow(&acme)), json!([network]));
+        }
+    };
+    // Nobody goes on with a second write.
+    change_for_nobody(&tenants, tenants.create(&acme, new(), both(1, "10.1.0.0/16"))).await;
+    is(1, "10.1.0.0/16");
     let wrong = tenants.set(&acme, both(0, "10.2.0.0/16")).await;
     assert!(matches!(wrong, Err(TenantError::Quotas(_))));
-    drop(tenants);
-    // A daemon that was killed as soon as it was made has kept both.
-    let tenants = open(&directory);
-    assert_eq!(tenants.quotas(&acme).concurrent_calls, Some(1));
-    assert_eq!(json!(tenants.network_allow(&acme)), json!(["10.1.0.0/16"]));
+    is(1, "10.1.0.0/16");
+    change_for_nobody(&tenants, tenants.set(&acme, both(2, "10.2.0.0/16"))).await;
+    is(2, "10.2.0.0/16");
 }
 
 #[tokio::test]
