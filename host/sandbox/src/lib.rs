@@ -22,7 +22,10 @@ use std::{
 use tokio::process::Command;
 
 /// What a process may have of private memory, in bytes.
-const MOST_MEMORY: u64 = 1 << 30;
+pub const MOST_MEMORY_BYTES: u64 = 1 << 30;
+/// What Linux adds to the thousandths that it has of memory that is short, when it chooses whom to kill: the most. What
+/// it makes can be made again.
+const OOM_SCORE_ADJUSTMENT: &str = "1000";
 
 /// An environment with little in it: `/usr`, a directory to work in, and no processes but its own. Its network is a
 /// loopback interface of its own.
@@ -71,8 +74,9 @@ impl Sandbox<'_> {
 
     fn limited(&self) -> Command {
         let mut command = Command::new("nice");
-        command.args(["-n", "10", "prlimit", "--core=0", "--nofile=1024"]);
-        command.arg(format!("--data={MOST_MEMORY}"));
+        command.args(["-n", "10", "choom", "-n", OOM_SCORE_ADJUSTMENT, "--"]);
+        command.args(["prlimit", "--core=0", "--nofile=1024"]);
+        command.arg(format!("--data={MOST_MEMORY_BYTES}"));
         command.arg(format!("--fsize={}", self.most_file_bytes));
         command.args(["bwrap", "--die-with-parent", "--new-session"]);
         command

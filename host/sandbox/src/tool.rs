@@ -95,7 +95,7 @@ async fn ended<E>(mut child: Child, said: &[u8]) -> Result<(), ToolError<E>> {
     if last.is_empty() {
         return Err(ToolError::Said(format!("it ended without a reason ({status})")));
     }
-    let of_sandbox = ["bwrap: ", "prlimit: ", "listen.py: "];
+    let of_sandbox = ["choom: ", "prlimit: ", "bwrap: ", "listen.py: "];
     if let Some(missing) = of_sandbox.iter().find_map(|name| last.strip_prefix(*name)) {
         return Err(ToolError::Missing(std::io::Error::other(presentable(missing))));
     }
@@ -199,6 +199,16 @@ mod tests {
         assert!(memory.starts_with("failed"), "{memory}");
         let much = said(directory.path(), "head -c 3000000 /dev/zero").await;
         assert_eq!(much, "failed: it is longer than 1 MiB");
+    }
+
+    #[tokio::test]
+    async fn it_is_killed_before_others_when_memory_is_short() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut tool = script(directory.path(), "echo runs; exec sleep 1000").spawn().unwrap();
+        let mut said = [0; 5];
+        tool.stdout.as_mut().unwrap().read_exact(&mut said).await.unwrap();
+        let score = format!("/proc/{}/oom_score_adj", tool.id().unwrap());
+        assert_eq!(std::fs::read_to_string(score).unwrap(), "1000\n");
     }
 
     #[tokio::test]
