@@ -101,9 +101,9 @@ is_in "$vm_group" "$(pgrep qemu-system)" || die "QEMU is not in it"
 has_shares "$vm_group" 512 || die "it has $(cat "$vm_group/cpu.shares") shares"
 is_in "$pods_memory_group/${vm_group##*/}" "$(pgrep qemu-system)" || die "QEMU's memory is not bounded"
 bound_of_one=$(bound "$vm_group")
-# bound_of COUNT: that with so many pods, each of which has 128 MiB and what it takes to map them.
+# bound_of COUNT: that with so many pods, each of which has 128 MiB.
 bound_of() {
-	echo $((bound_of_one + ($1 - 1) * (129 << 20)))
+	echo $((bound_of_one + ($1 - 1) * (128 << 20)))
 }
 
 echo "kubectl logs, exec, cp, attach and port-forward"

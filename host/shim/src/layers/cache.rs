@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use sha2::{Digest, Sha256};
 use squeezy_protocol::Layer;
-use squeezy_sandbox::{Sandbox, ToolError, output};
+use squeezy_sandbox::{MOST_MEMORY_BYTES, Sandbox, ToolError, output};
 use std::{
     fmt::Write,
     fs::{self, DirBuilder, File, TryLockError},
@@ -31,6 +31,8 @@ const LOCK_LIMIT: Duration = Duration::from_secs(30);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// How many images one server makes at a time.
 const AT_A_TIME: usize = 2;
+/// What programs have in memory that make images for one server, in bytes: something for each file of each layer.
+pub const MAKING_BYTES: u64 = AT_A_TIME as u64 * MOST_MEMORY_BYTES;
 /// The name of an image while it is made.
 const IMAGE: &str = "image";
 /// The most that mkfs.erofs may say, in bytes.

@@ -5,5 +5,5 @@ mod cache;
 mod pool;
 mod ranges;
 
-pub use cache::{Cache, Key};
+pub use cache::{Cache, Key, MAKING_BYTES};
 pub use pool::{Guest, Pool, Taken};

@@ -20,7 +20,8 @@ use tokio::{sync::Mutex, task::spawn_blocking};
 
 /// The part of a disk, as a divisor, that is left to others. kubelet makes room where less than twice that is free.
 const LEFT_PART: u64 = 20;
-/// From linux/magic.h. Nobody says what is below it.
+/// From linux/magic.h. Nobody says what is below the latter.
+const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
 
 /// The guest's side of a pool.
@@ -67,9 +68,17 @@ impl Pool {
         self.file.clone()
     }
 
-    /// Whether the file may be in the host's memory, and not on a disk.
-    pub fn may_be_in_memory(&self) -> bool {
-        fstatfs(&*self.file).map_or(true, |found| [TMPFS, OVERLAYFS].contains(&found.f_type))
+    /// What may be in the host's memory of the file system that the file is in, and so of all images, in bytes: nothing
+    /// if that is on a disk.
+    pub fn in_memory_bytes(&self) -> u64 {
+        match fstatfs(&*self.file) {
+            Ok(found) if ![TMPFS, RAMFS, OVERLAYFS].contains(&found.f_type) => 0,
+            Ok(found) if found.f_blocks != 0 => {
+                found.f_blocks.saturating_mul(found.f_frsize.unsigned_abs())
+            }
+            // It has no size.
+            _ => u64::MAX,
+        }
     }
 
     /// Takes the layers of these directories for a container: those that are not there yet are put there.

@@ -1,10 +1,6 @@
 //! Boots the VM.
 
-use super::{
-    Booted,
-    needs::{besides_partitions, with_tables},
-    volumes::COPIES_BYTES,
-};
+use super::{Booted, needs::Needs, volumes::COPIES_BYTES};
 use crate::{
     cgroup::{Bound, Cgroup},
     error::{Error, Result},
@@ -60,12 +56,16 @@ pub(super) async fn boot(
     let (kind, vmm) = (vm.accelerator().kind, vm.vmm_version());
     let kernel = vm.agent()?.info().await?.kernel_release;
     tracing::info!(after = ?begin.elapsed(), accelerator = %kind, vmm, kernel, "the VM has booted");
-    let emulated_processors = if kind.emulates() { settings.processors } else { 0 };
-    let layers_bytes = if pool.may_be_in_memory() { settings.layers_bytes } else { 0 };
-    let boot_bytes = vm.config().layout().start_bytes();
-    let besides_bytes = besides_partitions(boot_bytes, emulated_processors, layers_bytes);
-    let pod_bytes = with_tables(partition_bytes);
-    let bound = Arc::new(Bound::new(cgroup, besides_bytes, pod_bytes, sizing.instances));
+    let layout = vm.config().layout();
+    let needs = Needs {
+        boot_bytes: layout.start_bytes(),
+        region_bytes: layout.region_bytes(),
+        emulated_processors: if kind.emulates() { settings.processors } else { 0 },
+        layers_bytes: settings.layers_bytes,
+        in_memory_bytes: pool.in_memory_bytes(),
+    };
+    let besides_bytes = needs.besides_partitions_bytes();
+    let bound = Arc::new(Bound::new(cgroup, besides_bytes, partition_bytes, sizing.instances));
     let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
     Ok(Booted { vm, mechanism, bound, pool, cache, networks, volumes, partition_bytes })
 }

@@ -92,8 +92,11 @@ fn a_pool_is_in_memory_or_not() {
         changing: Mutex::default(),
     };
     let in_memory = rustix::fs::memfd_create("pool", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    assert!(pool(in_memory.into()).may_be_in_memory());
-    assert!(!pool(File::open("/proc/version").unwrap()).may_be_in_memory());
+    assert_eq!(pool(in_memory.into()).in_memory_bytes(), u64::MAX, "of no size");
+    let of_a_size = File::open("/dev/shm").unwrap();
+    let disk = fstatvfs(&of_a_size).unwrap();
+    assert_eq!(pool(of_a_size).in_memory_bytes(), disk.f_blocks * disk.f_frsize);
+    assert_eq!(pool(File::open("/proc/version").unwrap()).in_memory_bytes(), 0);
 }
 
 #[tokio::test]
