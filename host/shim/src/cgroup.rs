@@ -4,12 +4,15 @@
 //! It is in none of a pod's: kubelet kills what is in there when the pod ends.
 
 mod bound;
+mod memory;
 
 use crate::registry::ServerName;
+use memory::most_memory;
 use std::{
-    fmt, fs, io,
+    fs, io,
     path::{Component, Path, PathBuf},
     process,
+    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -44,7 +47,7 @@ const END_INTERVAL: Duration = Duration::from_millis(10);
 pub struct Cgroup {
     processors: Group,
     /// The same one with version 2; nothing where memory cannot be bounded.
-    memory: Option<Group>,
+    memory: Option<Arc<Group>>,
 }
 
 /// The group in one hierarchy.
@@ -100,7 +103,7 @@ impl Cgroup {
         let memory = memory
             .inspect_err(|error| tracing::warn!("the memory of the VM has no bound: {error}"))
             .ok();
-        Ok(Self { processors, memory })
+        Ok(Self { processors, memory: memory.map(Arc::new) })
     }
 
     /// Where it is, among those that share out processors.
@@ -122,7 +125,7 @@ impl Cgroup {
     /// # Errors
     /// There is still somebody, or it cannot be left. Another server removes it when it is empty.
     pub fn leave(&self) -> io::Result<()> {
-        let left = self.memory.as_ref().map_or(Ok(()), Group::leave);
+        let left = self.memory.as_ref().map_or(Ok(()), |group| group.leave());
         // Whatever has become of the other one.
         self.processors.leave().and(left)
     }
@@ -184,15 +187,6 @@ fn shares(version: Version, shares: u64) -> Setting {
     }
 }
 
-/// The most memory, in bytes, if there is a most.
-fn most_memory(version: Version, bytes: Option<u64>) -> Setting {
-    let text = |none: &str| bytes.map_or(none.to_owned(), |bytes| bytes.to_string());
-    match version {
-        Version::One => ("memory.limit_in_bytes", text("-1")),
-        Version::Two => ("memory.max", text("max")),
-    }
-}
-
 /// Removes what a server that was killed has left in the group of all pods. Its VM may still be about to end, which is
 /// waited for.
 ///
@@ -216,7 +210,7 @@ fn remove_left_in(pods: &Path, is_waited_for: impl Fn(&str) -> bool) -> io::Resu
         let others = remove_empty(pods);
         let Some(name) = others.iter().find(|name| is_waited_for(name)) else { return Ok(()) };
         if Instant::now() >= limit {
-            return Err(named(&pods.join(name), "somebody is still in it"));
+            return Err(named(&pods.join(name), io::Error::other("somebody is still in it")));
         }
         sleep(END_INTERVAL);
     }
@@ -244,8 +238,8 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::write(path, text).map_err(|error| named(path, error))
 }
 
-fn named(path: &Path, error: impl fmt::Display) -> io::Error {
-    io::Error::other(format!("{}: {error}", path.display()))
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 impl Hierarchy {

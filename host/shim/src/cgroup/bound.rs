@@ -2,22 +2,24 @@
 //!
 //! It is raised before the guest has the memory of one more pod, and lowered after that is the host's again.
 
-use super::{Cgroup, Group, Version, most_memory};
+use super::{Cgroup, Group};
 use crate::error::{Error, Result};
-use std::{fs, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::spawn_blocking, time::timeout};
 
 /// How long it may take to raise it. That is a write which waits for nothing, but maybe for one that lowers it.
 const RAISE_LIMIT: Duration = Duration::from_secs(10);
-/// How far above what is in use it stays when it is lowered, in bytes. Linux reclaims, and with version 2 kills, until
-/// no more is in use than it is told, even if it is told of more meanwhile. So it is never told of less than there is.
+/// How far above what is in use it stays when it is lowered, in bytes, but for clean page cache. Linux takes back memory,
+/// and with version 2 kills, until no more is in use than it is told, even if it is told of more meanwhile. So it is told
+/// of no less than what takes it nothing but to forget page cache. Of that this leaves what is in use just now, programs
+/// above all, and it is room for what is taken meanwhile.
 const SLACK_BYTES: u64 = 256 << 20;
 
 /// The most memory that a VM may have.
 #[derive(Debug)]
 pub struct Bound {
     /// Nothing where memory cannot be bounded.
-    cgroup: Option<Arc<Cgroup>>,
+    group: Option<Arc<Group>>,
     besides_bytes: u64,
     pod_bytes: u64,
     /// For how many pods a VM has room.
@@ -37,14 +39,13 @@ impl Bound {
     /// A bound on the memory of this control group, if there is one: so much, in bytes, besides pods, and for each of
     /// the pods, of which the VM has room for so many.
     pub fn new(
-        cgroup: Option<Arc<Cgroup>>,
+        cgroup: Option<&Cgroup>,
         besides_bytes: u64,
         pod_bytes: u64,
         most_pods: u16,
     ) -> Self {
-        let cgroup = cgroup.filter(|cgroup| cgroup.memory.is_some());
         Self {
-            cgroup,
+            group: cgroup.and_then(|cgroup| cgroup.memory.clone()),
             besides_bytes,
             pod_bytes,
             most_pods: most_pods.into(),
@@ -57,14 +58,14 @@ impl Bound {
     /// # Errors
     /// It may not, as far as is known: the kernel has refused it, or does not answer.
     pub async fn raise(&self) -> Result<()> {
-        let Some(cgroup) = self.cgroup.clone() else { return Ok(()) };
+        let Some(group) = self.group.clone() else { return Ok(()) };
         let raise = async {
             let mut inside = self.inside.clone().lock_owned().await;
             let bytes = self.bytes_with(inside.pods + 1);
             // Locked by whoever writes, also if nobody waits for him any more: what is written last is what is known.
             let raise = move || -> io::Result<()> {
                 if inside.bytes.is_none_or(|told| told < bytes) {
-                    cgroup.bound_memory(bytes)?;
+                    group.bound_memory(bytes)?;
                     inside.bytes = Some(bytes);
                 }
                 inside.pods += 1;
@@ -94,16 +95,15 @@ impl Bound {
     }
 
     async fn lower_now(&self) -> io::Result<()> {
-        let Some(cgroup) = self.cgroup.clone() else { return Ok(()) };
+        let Some(group) = self.group.clone() else { return Ok(()) };
         let mut inside = self.inside.clone().lock_owned().await;
         inside.pods = inside.pods.saturating_sub(1);
         let least = self.bytes_with(inside.pods);
         let Some(told) = inside.bytes.filter(|told| *told > least) else { return Ok(()) };
         let lower = move || -> io::Result<()> {
-            // With the page cache, which nobody needs: to have it reclaimed takes as long as a drive does.
-            let bytes = least.max(cgroup.memory_bytes()?.saturating_add(SLACK_BYTES));
+            let bytes = least.max(group.kept_memory_bytes()?.saturating_add(SLACK_BYTES));
             if bytes < told {
-                cgroup.bound_memory(bytes)?;
+                group.bound_memory(bytes)?;
                 inside.bytes = Some(bytes);
             }
             Ok(())
@@ -117,33 +117,14 @@ impl Bound {
     }
 }
 
-impl Cgroup {
-    /// Has the kernel see to it that no more memory is in use than this, in bytes.
-    fn bound_memory(&self, bytes: u64) -> io::Result<()> {
-        let group = self.memory_group()?;
-        group.set(&most_memory(group.version, Some(bytes)))
-    }
-
-    /// How much memory is in use, with the page cache, in bytes.
-    fn memory_bytes(&self) -> io::Result<u64> {
-        let group = self.memory_group()?;
-        let file = match group.version {
-            Version::One => "memory.usage_in_bytes",
-            Version::Two => "memory.current",
-        };
-        let text = fs::read_to_string(group.directory().join(file))?;
-        text.trim().parse().map_err(io::Error::other)
-    }
-
-    fn memory_group(&self) -> io::Result<&Group> {
-        self.memory.as_ref().ok_or_else(|| io::Error::other("memory cannot be bounded"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::tests::{Host, enter};
+    use crate::cgroup::{
+        Version,
+        tests::{Host, enter},
+    };
+    use std::fs;
 
     const BESIDES: u64 = 1000 << 20;
     const POD: u64 = 100 << 20;
@@ -164,15 +145,24 @@ mod tests {
                 "cpu/kubepods/squeezy-ab-0-7/memory.current",
             ],
         };
-        (Arc::new(Bound::new(Some(Arc::new(cgroup)), BESIDES, POD, MOST_PODS)), files)
+        (Arc::new(Bound::new(Some(&cgroup), BESIDES, POD, MOST_PODS)), files)
     }
 
     fn host() -> Host {
         Host::with(&["cpu/kubepods", "memory/kubepods"])
     }
 
+    /// So much is in use, in bytes.
     fn uses(host: &Host, file: &str, bytes: u64) {
-        fs::write(host.path(file), format!("{bytes}\n")).unwrap();
+        uses_with_cache(host, file, bytes, 0);
+    }
+
+    /// The same, of which so much is clean page cache.
+    fn uses_with_cache(host: &Host, file: &str, bytes: u64, cache: u64) {
+        let file = host.path(file);
+        fs::write(&file, format!("{bytes}\n")).unwrap();
+        let stat = format!("total_cache {cache}\nfile {cache}\n");
+        fs::write(file.with_file_name("memory.stat"), stat).unwrap();
     }
 
     #[tokio::test]
@@ -208,9 +198,24 @@ mod tests {
         bound.raise().await.unwrap();
         assert_eq!(host.text(most), (BESIDES + 2 * POD).to_string());
         bound.lower_now().await.unwrap();
+        assert_eq!(host.text(most), (bytes + SLACK_BYTES).to_string());
         uses(&host, used, 0);
         bound.lower_now().await.unwrap();
         assert_eq!(host.text(most), BESIDES.to_string());
+    }
+
+    #[tokio::test]
+    async fn page_cache_does_not_keep_it_high() {
+        for kind in ["cgroup", "cgroup2"] {
+            let host = host();
+            let (bound, [most, used]) = bound(&host, kind);
+            for _ in 0..2 {
+                bound.raise().await.unwrap();
+            }
+            uses_with_cache(&host, used, BESIDES + 2 * POD, SLACK_BYTES + POD);
+            bound.lower_now().await.unwrap();
+            assert_eq!(host.text(most), (BESIDES + POD).to_string(), "{kind}");
+        }
     }
 
     #[tokio::test]
@@ -237,14 +242,18 @@ mod tests {
         refuse();
         let error = bound.raise().await.unwrap_err();
         assert!(error.message.contains("for one more pod"), "{error}");
-        fs::remove_dir(host.path(most)).unwrap();
+        let accept = || {
+            fs::remove_dir(host.path(most)).unwrap();
+            fs::write(host.path(most), "").unwrap();
+        };
+        accept();
         bound.raise().await.unwrap();
         assert_eq!(host.text(most), (BESIDES + 2 * POD).to_string());
         // The same when it is lowered: the next one does it.
         uses(&host, used, 0);
         refuse();
         bound.lower_now().await.unwrap_err();
-        fs::remove_dir(host.path(most)).unwrap();
+        accept();
         bound.lower_now().await.unwrap();
         assert_eq!(host.text(most), BESIDES.to_string());
     }
@@ -253,7 +262,8 @@ mod tests {
     async fn where_memory_cannot_be_bounded_every_pod_has_its_own() {
         let host = Host::with(&["cpu/kubepods"]);
         let cgroup = enter(&host.mounted("/", "cpu", "cgroup", "cpu"), "1:cpu:/\n", "kubepods");
-        for cgroup in [None, Some(Arc::new(cgroup.unwrap()))] {
+        let cgroup = cgroup.unwrap();
+        for cgroup in [None, Some(&cgroup)] {
             let bound = Bound::new(cgroup, BESIDES, POD, MOST_PODS);
             bound.raise().await.unwrap();
             bound.lower_now().await.unwrap();

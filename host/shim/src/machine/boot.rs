@@ -27,7 +27,7 @@ pub(super) async fn boot(
     partition_bytes: u64,
     settings: &Settings,
     cache: Cache,
-    cgroup: Option<Arc<Cgroup>>,
+    cgroup: Option<&Cgroup>,
 ) -> Result<Booted> {
     let begin = Instant::now();
     // It takes only what is in it.

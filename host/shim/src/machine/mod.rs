@@ -142,7 +142,7 @@ impl Machine {
             return Ok(booted);
         }
         let cache = Cache::open(&self.layers, self.settings.layers_bytes)?;
-        let cgroup = self.cgroup.clone();
+        let cgroup = self.cgroup.as_deref();
         let booted = boot(&self.name, self.partition_bytes, &self.settings, cache, cgroup);
         let booted = Arc::new(booted.await?);
         self.booted.send_replace(Some(booted.clone()));
