@@ -31,8 +31,34 @@ pub struct Bound {
 struct Inside {
     /// How many pods have memory, with what was never given back.
     pods: u64,
-    /// What the kernel was told; nothing before the first pod.
+    /// What the kernel was told; nothing before the first pod, and where it does not bound memory any more.
     bytes: Option<u64>,
+    /// Whether the log says the latter.
+    is_lost: bool,
+}
+
+impl Inside {
+    /// Keeps in mind what the kernel was told, or that there is nobody to tell any more: whoever runs the node has taken
+    /// the controller away, and no pod is to be refused for it.
+    ///
+    /// # Errors
+    /// It refuses to be told.
+    fn keep(&mut self, told: io::Result<u64>) -> io::Result<()> {
+        match told {
+            Ok(bytes) => {
+                self.bytes = Some(bytes);
+                self.is_lost = false;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.bytes = None;
+                if !std::mem::replace(&mut self.is_lost, true) {
+                    tracing::warn!("the memory of the VM has no bound any more: {error}");
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
 }
 
 impl Bound {
@@ -63,15 +89,17 @@ impl Bound {
             let mut inside = self.inside.clone().lock_owned().await;
             let bytes = self.bytes_with(inside.pods + 1);
             // Locked by whoever writes, also if nobody waits for him any more: what is written last is what is known.
-            let raise = move || -> io::Result<()> {
-                if inside.bytes.is_none_or(|told| told < bytes) {
-                    group.bound_memory(bytes)?;
-                    inside.bytes = Some(bytes);
-                }
-                inside.pods += 1;
-                Ok(())
+            let raise = move || {
+                let raised = if inside.bytes.is_some_and(|told| told >= bytes) {
+                    Ok(())
+                } else {
+                    inside.keep(group.bound_memory(bytes).map(|()| bytes))
+                };
+                raised.map(|()| inside)
             };
-            spawn_blocking(raise).await.map_err(io::Error::other)?
+            let raised = spawn_blocking(raise).await.map_err(io::Error::other)?;
+            // Whoever was refused meanwhile has no pod that would count.
+            raised.map(|mut inside| inside.pods += 1)
         };
         let late = |_| Err(io::Error::other(format!("it takes longer than {RAISE_LIMIT:?}")));
         timeout(RAISE_LIMIT, raise).await.unwrap_or_else(late).map_err(|error| {
@@ -100,13 +128,15 @@ impl Bound {
         inside.pods = inside.pods.saturating_sub(1);
         let least = self.bytes_with(inside.pods);
         let Some(told) = inside.bytes.filter(|told| *told > least) else { return Ok(()) };
-        let lower = move || -> io::Result<()> {
-            let bytes = least.max(group.kept_memory_bytes()?.saturating_add(SLACK_BYTES));
-            if bytes < told {
-                group.bound_memory(bytes)?;
-                inside.bytes = Some(bytes);
-            }
-            Ok(())
+        let lower = move || {
+            let lowered = group.kept_memory_bytes().and_then(|kept| {
+                let bytes = least.max(kept.saturating_add(SLACK_BYTES));
+                if bytes >= told {
+                    return Ok(told);
+                }
+                group.bound_memory(bytes).map(|()| bytes)
+            });
+            inside.keep(lowered)
         };
         spawn_blocking(lower).await.map_err(io::Error::other)?
     }
@@ -124,6 +154,7 @@ mod tests {
         Version,
         tests::{Host, enter},
     };
+    use rustix::fs::{CWD, Mode, mkfifoat};
     use std::fs;
 
     const BESIDES: u64 = 1000 << 20;
@@ -254,6 +285,49 @@ mod tests {
         refuse();
         bound.lower_now().await.unwrap_err();
         accept();
+        bound.lower_now().await.unwrap();
+        assert_eq!(host.text(most), BESIDES.to_string());
+    }
+
+    #[tokio::test]
+    async fn no_pod_is_refused_because_memory_cannot_be_bounded_any_more() {
+        let host = host();
+        let (bound, [most, used]) = bound(&host, "cgroup");
+        uses(&host, used, 0);
+        bound.raise().await.unwrap();
+        fs::remove_file(host.path(most)).unwrap();
+        for _ in 0..2 {
+            bound.raise().await.unwrap();
+            assert!(!host.path(most).exists());
+        }
+        bound.lower_now().await.unwrap();
+        assert!(!host.path(most).exists());
+        // With all that there are, when it can be again.
+        fs::write(host.path(most), "max").unwrap();
+        bound.raise().await.unwrap();
+        assert_eq!(host.text(most), (BESIDES + 3 * POD).to_string());
+        fs::remove_file(host.path(most)).unwrap();
+        bound.lower_now().await.unwrap();
+        assert!(!host.path(most).exists());
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_was_refused_because_the_kernel_is_slow_does_not_count() {
+        let host = host();
+        let (bound, [most, used]) = bound(&host, "cgroup");
+        bound.raise().await.unwrap();
+        let path = host.path(most);
+        fs::remove_file(&path).unwrap();
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        // Nobody waits for it any more once it writes, which takes until somebody reads.
+        timeout(Duration::ZERO, bound.raise()).await.unwrap_err();
+        let reader = path.clone();
+        let read = spawn_blocking(move || fs::read_to_string(reader));
+        assert_eq!(read.await.unwrap().unwrap(), (BESIDES + 2 * POD).to_string());
+        drop(bound.inside.lock().await);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        uses(&host, used, 0);
         bound.lower_now().await.unwrap();
         assert_eq!(host.text(most), BESIDES.to_string());
     }
