@@ -42,10 +42,11 @@ const END_LIMIT: Duration = Duration::from_millis(500);
 /// How often that is looked at.
 const END_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The control group that this process is in.
+/// The control group that this process is in, for processors, for memory or for both.
 #[derive(Debug)]
 pub struct Cgroup {
-    processors: Group,
+    /// Nothing where processors are not shared out.
+    processors: Option<Group>,
     /// The same one with version 2; nothing where memory cannot be bounded.
     memory: Option<Arc<Group>>,
 }
@@ -85,7 +86,8 @@ impl Cgroup {
     /// processor, and no bound on its memory yet.
     ///
     /// # Errors
-    /// It cannot be made or entered. Then there is none. If that is so for memory alone, the log says so.
+    /// It cannot be made or entered. Then there is none. If that is so for processors alone, or for memory, the log says
+    /// which.
     pub fn enter(pods: &Path, server: &ServerName) -> io::Result<Self> {
         let (mounts, own) =
             (fs::read_to_string("/proc/self/mountinfo")?, fs::read_to_string("/proc/self/cgroup")?);
@@ -98,26 +100,39 @@ impl Cgroup {
         let enter = |controller, first: fn(Version) -> Setting| {
             Group::enter(&Hierarchy::find(mounts, pods, controller)?, own, pods, name, first)
         };
-        let processors = enter(PROCESSORS, |version| shares(version, SHARES))?;
+        let processors = enter(PROCESSORS, |version| shares(version, SHARES));
         let memory = enter(MEMORY, |version| most_memory(version, None));
-        let memory = memory
-            .inspect_err(|error| tracing::warn!("the memory of the VM has no bound: {error}"))
-            .ok();
-        Ok(Self { processors, memory: memory.map(Arc::new) })
+        match (processors, memory) {
+            (Err(error), Err(_)) => Err(error),
+            (processors, memory) => Ok(Self {
+                processors: known(
+                    processors,
+                    "the VM does not have its part of the host's processors",
+                ),
+                memory: known(memory, "the memory of the VM has no bound").map(Arc::new),
+            }),
+        }
     }
 
-    /// Where it is, among those that share out processors.
-    pub fn directory(&self) -> PathBuf {
-        self.processors.directory()
+    /// Where it is, in each hierarchy.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let mut directories: Vec<PathBuf> = self.groups().map(Group::directory).collect();
+        directories.dedup();
+        directories
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.processors.iter().chain(self.memory.as_deref())
     }
 
     /// Gives it the part of the processors that so many shares ask for, of which one processor has [`SHARES`]; never
-    /// less than its server needs.
+    /// less than its server needs. Nothing where they are not shared out.
     ///
     /// # Errors
     /// It is not there any more.
     pub fn weigh(&self, shares: u64) -> io::Result<()> {
-        self.processors.set(&self::shares(self.processors.version, shares))
+        let Some(group) = &self.processors else { return Ok(()) };
+        group.set(&self::shares(group.version, shares))
     }
 
     /// Leaves it, and removes it when nobody is in it any more, with those that were left by others.
@@ -125,9 +140,8 @@ impl Cgroup {
     /// # Errors
     /// There is still somebody, or it cannot be left. Another server removes it when it is empty.
     pub fn leave(&self) -> io::Result<()> {
-        let left = self.memory.as_ref().map_or(Ok(()), |group| group.leave());
-        // Whatever has become of the other one.
-        self.processors.leave().and(left)
+        // Each, whatever has become of the other one.
+        self.groups().map(Group::leave).fold(Ok(()), io::Result::and)
     }
 }
 
@@ -178,6 +192,11 @@ impl Group {
     }
 }
 
+/// A group that was entered. Why there is none is in the log.
+fn known(group: io::Result<Group>, without: &str) -> Option<Group> {
+    group.inspect_err(|error| tracing::warn!("{without}: {error}")).ok()
+}
+
 /// The part of the processors that so many shares ask for, in bounds.
 fn shares(version: Version, shares: u64) -> Setting {
     let shares = shares.clamp(LEAST_SHARES, MOST_SHARES);
@@ -191,16 +210,15 @@ fn shares(version: Version, shares: u64) -> Setting {
 /// waited for.
 ///
 /// # Errors
-/// There is somebody in it for longer, or it cannot be found out where it would be.
+/// There is somebody in it for longer, or it cannot be found out where groups are.
 pub fn remove_left(pods: &Path, server: &ServerName) -> io::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let prefix = prefix(server);
+    let find = |controller| Hierarchy::find(&mounts, pods, controller).ok();
     let remove = |hierarchy: Hierarchy| {
         remove_left_in(&hierarchy.mount.join(pods), |name| name.starts_with(&prefix))
     };
-    // There may be none for memory.
-    let removed = Hierarchy::find(&mounts, pods, MEMORY).map_or(Ok(()), remove);
-    Hierarchy::find(&mounts, pods, PROCESSORS).and_then(remove).and(removed)
+    [PROCESSORS, MEMORY].into_iter().filter_map(find).map(remove).fold(Ok(()), io::Result::and)
 }
 
 /// Removes empty groups of servers, and waits for those with these names.

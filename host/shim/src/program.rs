@@ -118,7 +118,8 @@ fn own_cgroup(assignment: &Assignment) -> Option<Cgroup> {
     };
     match Cgroup::enter(pods, &assignment.server) {
         Ok(cgroup) => {
-            tracing::info!(directory = ?cgroup.directory(), "the VM has a control group of its own");
+            let directories = cgroup.directories();
+            tracing::info!(?directories, "the VM has a control group of its own");
             Some(cgroup)
         }
         Err(error) => {

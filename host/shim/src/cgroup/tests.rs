@@ -38,6 +38,11 @@ pub(super) fn enter(mounts: &str, own: &str, pods: &str) -> io::Result<Cgroup> {
     Cgroup::enter_in(mounts, own, Path::new(pods), "squeezy-ab-0-7")
 }
 
+/// The directory of the group that has processors.
+fn directory(cgroup: &Cgroup) -> PathBuf {
+    cgroup.processors.as_ref().unwrap().directory()
+}
+
 /// What the kernel does when nobody is in a group any more.
 fn empty(group: &Path) {
     for entry in fs::read_dir(group).unwrap() {
@@ -63,8 +68,14 @@ fn a_server_of_version_1_is_in_a_group_beside_those_of_pods() {
         + &host.mounted("/", "unified", "cgroup2", "nsdelegate");
     let own = "5:memory:/a\n4:cpu,cpuacct:/system.slice/containerd.service\n0::/init.scope\n";
     let cgroup = enter(&mounts, own, "kubepods").unwrap();
-    assert_eq!(cgroup.directory(), host.path("cpu,cpuacct/kubepods/squeezy-ab-0-7"));
-    assert_eq!(cgroup.processors.before, host.path("cpu,cpuacct/system.slice/containerd.service"));
+    assert_eq!(
+        cgroup.directories(),
+        ["cpu,cpuacct", "memory"].map(|mount| host.path(mount).join("kubepods/squeezy-ab-0-7"))
+    );
+    assert_eq!(
+        cgroup.processors.as_ref().unwrap().before,
+        host.path("cpu,cpuacct/system.slice/containerd.service")
+    );
     assert_eq!(host.text("cpu,cpuacct/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
     assert_eq!(cgroup.memory.as_ref().unwrap().before, host.path("memory/a"));
     assert_eq!(host.text("memory/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
@@ -85,9 +96,13 @@ fn a_server_of_version_2_is_in_a_group_beside_those_of_pods() {
     ]);
     let mounts = host.mounted("/", "all", "cgroup2", "nsdelegate");
     let cgroup = enter(&mounts, "0::/system.slice/containerd.service\n", pods).unwrap();
-    assert_eq!(cgroup.processors.before, host.path("all/system.slice/containerd.service"));
+    assert_eq!(
+        cgroup.processors.as_ref().unwrap().before,
+        host.path("all/system.slice/containerd.service")
+    );
     assert_eq!(host.text("all/kubepods.slice/squeezy-ab-0-7/cgroup.procs"), "0");
-    assert_eq!(cgroup.memory.as_ref().unwrap().directory(), cgroup.directory());
+    assert!(cgroup.memory.is_some());
+    assert_eq!(cgroup.directories(), [host.path("all/kubepods.slice/squeezy-ab-0-7")]);
     let weight = || host.text("all/kubepods.slice/squeezy-ab-0-7/cpu.weight");
     assert_eq!(weight(), "39");
     // As kubelet has them for its pods.
@@ -105,7 +120,7 @@ fn what_is_mounted_last_is_where_groups_are() {
         + &host.mounted("/", "without", "cgroup", "cpu,cpuacct")
         + &host.mounted("/", "unified", "cgroup2", "");
     let cgroup = enter(&mounts, "1:cpu:/\n0::/\n", "kubepods").unwrap();
-    assert_eq!(cgroup.directory(), host.path("seen/kubepods/squeezy-ab-0-7"));
+    assert_eq!(directory(&cgroup), host.path("seen/kubepods/squeezy-ab-0-7"));
 }
 
 #[test]
@@ -150,6 +165,21 @@ fn where_memory_has_no_group_a_server_has_its_part_of_the_processors() {
 }
 
 #[test]
+fn where_processors_have_no_group_the_memory_of_a_server_is_bounded() {
+    let host = Host::with(&["memory/kubepods", "memory/before", "cpu/kubepods"]);
+    fs::write(host.path("cpu/kubepods/squeezy-ab-0-7"), "").unwrap();
+    let mounts = host.mounted("/", "cpu", "cgroup", "cpu")
+        + &host.mounted("/", "memory", "cgroup", "memory");
+    let cgroup = enter(&mounts, "1:memory:/before\n", "kubepods").unwrap();
+    assert!(cgroup.processors.is_none());
+    assert_eq!(host.text("memory/kubepods/squeezy-ab-0-7/cgroup.procs"), "0");
+    cgroup.weigh(SHARES).unwrap();
+    empty(&host.path("memory/kubepods/squeezy-ab-0-7"));
+    cgroup.leave().unwrap();
+    assert_eq!(host.text("memory/before/cgroup.procs"), "0");
+}
+
+#[test]
 fn a_group_that_cannot_be_made_is_an_error_that_names_it() {
     let host = Host::with(&["cpu/kubepods"]);
     fs::write(host.path("cpu/kubepods/squeezy-ab-0-7"), "").unwrap();
@@ -164,7 +194,8 @@ fn a_server_that_ends_waits_for_who_is_in_its_group_and_removes_it() {
     let mounts = host.mounted("/", "cpu", "cgroup", "cpu")
         + &host.mounted("/", "memory", "cgroup", "memory");
     let cgroup = enter(&mounts, "2:memory:/before\n1:cpu:/before\n", "kubepods").unwrap();
-    let directories = [cgroup.directory(), cgroup.memory.as_ref().unwrap().directory()];
+    let directories = cgroup.directories();
+    assert_eq!(directories.len(), 2);
     let last = {
         let directories = directories.clone();
         thread::spawn(move || {
@@ -184,7 +215,7 @@ fn whoever_does_not_leave_keeps_his_group_until_the_next_server_comes() {
     let host = Host::with(&["cpu/kubepods"]);
     let mounts = host.mounted("/", "cpu", "cgroup", "cpu");
     let cgroup = enter(&mounts, "1:cpu:/\n", "kubepods").unwrap();
-    let directory = cgroup.directory();
+    let directory = directory(&cgroup);
     assert!(cgroup.leave().unwrap_err().to_string().contains("squeezy-ab-0-7"));
     empty(&directory);
     let name = "squeezy-cd-0-8";
