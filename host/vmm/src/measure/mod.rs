@@ -101,18 +101,21 @@ fn cgroup_room_bytes() -> Option<u64> {
     let read = |name: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{group}/{name}")).ok();
     let number = |name: &str| -> Option<u64> { read(name)?.trim().parse().ok() };
     let used_bytes =
-        without_page_cache(number("memory.current")?, &read("memory.stat").unwrap_or_default());
+        without_caches(number("memory.current")?, &read("memory.stat").unwrap_or_default());
     Some(number("memory.max")?.saturating_sub(used_bytes))
 }
 
-/// What a cgroup would still use without its page cache, which Linux gives to whoever needs memory: `memory.stat` (v2)
-/// says how much of `used_bytes` that is. What is in files in memory counts as page cache there, and is none.
-fn without_page_cache(used_bytes: u64, stat: &str) -> u64 {
+/// What a cgroup would still use without its page cache and what Linux keeps of inodes and the like, which it gives to
+/// whoever needs memory: `memory.stat` (v2) says how much of `used_bytes` that is. What is in files in memory counts as
+/// page cache there, and is none.
+fn without_caches(used_bytes: u64, stat: &str) -> u64 {
     let number = |name: &str| -> u64 {
         let found = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         found.and_then(|number| number.parse().ok()).unwrap_or(0)
     };
-    used_bytes.saturating_sub(number("file").saturating_sub(number("shmem")))
+    used_bytes
+        .saturating_sub(number("file").saturating_sub(number("shmem")))
+        .saturating_sub(number("slab_reclaimable"))
 }
 
 /// Resident private memory in each of `ranges` of a process. The ranges must not overlap.
@@ -277,12 +280,14 @@ Rss:                  99 kB
     }
 
     #[test]
-    fn page_cache_is_room_and_files_in_memory_are_not() {
-        let stat = "anon 100\nfile 70\nshmem 30\nfile_mapped 60\nshmem_thp 20\n";
-        assert_eq!(without_page_cache(200, stat), 160);
-        assert_eq!(without_page_cache(200, "file 70\n"), 130);
-        assert_eq!(without_page_cache(200, ""), 200);
-        assert_eq!(without_page_cache(20, stat), 0);
+    fn caches_are_room_and_files_in_memory_are_not() {
+        let stat = "anon 100\nfile 70\nshmem 30\nfile_mapped 60\nshmem_thp 20\nslab_reclaimable 5\n\
+                    slab_unreclaimable 7\nslab 12\n";
+        assert_eq!(without_caches(200, stat), 155);
+        assert_eq!(without_caches(200, "file 70\n"), 130);
+        assert_eq!(without_caches(200, "slab_reclaimable 70\n"), 130);
+        assert_eq!(without_caches(200, ""), 200);
+        assert_eq!(without_caches(20, stat), 0);
     }
 
     #[test]
