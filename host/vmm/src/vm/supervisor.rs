@@ -143,9 +143,9 @@ impl Shared {
 
 fn describe(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (_, Some(9)) => {
-            "killed by signal 9; unless someone sent it, the host ran out of memory".to_owned()
-        }
+        (_, Some(9)) => "killed by signal 9; unless someone sent it, the host, or the VM's control group, ran out \
+                         of memory"
+            .to_owned(),
         (_, Some(signal)) => format!("killed by signal {signal}"),
         (code, None) => format!("exit status {}", code.unwrap_or_default()),
     }
