@@ -29,9 +29,10 @@ has_shares() {
 bound() {
 	cat "$pods_memory_group/${1##*/}/memory.limit_in_bytes"
 }
-# has_bound GROUP BYTES
+# has_bound GROUP BYTES: whether that is it but for a little, as the kernel counts in pages.
 has_bound() {
-	[ "$(bound "$1")" = "$2" ]
+	local more=$(($(bound "$1") - $2))
+	[ "${more#-}" -lt $((1 << 20)) ]
 }
 # is_in GROUP PROCESS
 is_in() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes and deletes COUNT pods, several at a time, while servers, QEMU and containerd are killed: nothing is left.
+# Makes and deletes COUNT pods, several at a time, while servers, QEMU and containerd are killed, and has the kernel end a
+# VM at its bound on memory: nothing is left.
 # usage: host/shim/tests/kills.sh SHIM COUNT [SEED]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,8 +14,8 @@ fi
 . "$here/cri-common.sh"
 # shellcheck source-path=SCRIPTDIR source=cgroup-common.sh
 . "$here/cgroup-common.sh"
-# As kubelet does.
-mkdir "$pods_group" "$pods_memory_group"
+# As kubelet does; both may be the same.
+mkdir -p "$pods_group" "$pods_memory_group"
 
 count=$5 seed=${6:-$(date +%s)}
 workers=4 attempts=4
@@ -151,6 +152,49 @@ until_true 60 is_removed visitor
 until_true 30 back $((before + 1))
 [ "$(steady_log | plugged)" = "$at_start" ] || die "its pods have $(steady_log | plugged) bytes instead of $at_start"
 has_shares "$group" 1024 || die "it has $(cat "$group/cpu.shares") shares"
+
+echo "a VM that takes more than its bound is ended, and nobody else"
+steady_vm=$(pgrep qemu-system)
+run_pod greedy bounded 2>"$work/said" || die "the pod does not run"
+bounded=$(vm_groups | grep -vFx "$group")
+[[ $bounded == */squeezy-*-* && $bounded != *$'\n'* ]] || die "these are the groups of VMs: $(vm_groups)"
+server=${bounded##*-}
+bounded_vm=$(pgrep qemu-system | grep -vFx "$steady_vm")
+# bounded_log: what that server says.
+bounded_log() {
+	local name=${bounded%-*}
+	cat /run/squeezy/shim/*/servers/"${name##*/squeezy-}.log"
+}
+container=$(crictl ps --quiet --pod "$(crictl pods --quiet --name '^greedy$')")
+# Hardly more than it has, and nothing is swapped. The rest of what it has may be page cache, but not as much as it takes.
+memory=$pods_memory_group/${bounded##*/}
+echo 0 >"$memory/memory.swappiness"
+echo $(($(cat "$memory/memory.usage_in_bytes") + (8 << 20))) >"$memory/memory.limit_in_bytes"
+crictl exec --sync "$container" busybox dd if=/dev/zero of=/dev/null bs=96M count=1 >"$work/said" 2>&1 || true
+vm_has_ended() {
+	! kill -0 "$bounded_vm"
+}
+until_true 120 vm_has_ended
+has_exited() {
+	[ "$(crictl inspect -o go-template --template '{{.status.state}} {{.status.exitCode}}' "$container")" = "CONTAINER_EXITED 255" ]
+}
+until_true 60 has_exited
+# By the server, which is the same, and ends when containerd knows.
+server_has_ended() {
+	! kill -0 "$server"
+}
+until_true 60 server_has_ended
+for line in "the VM has ended: .*ran out of memory" "no task is left"; do
+	grep -q "$line" <<<"$(bounded_log)" || die "its server says: $(bounded_log)"
+done
+[ "$(pgrep qemu-system)" = "$steady_vm" ] || die "another VM has ended with it, or has come"
+[ "$(crictl exec --sync "$(crictl ps --quiet)" echo hello)" = hello ] || die "another pod has ended with it"
+run_pod next bounded 2>"$work/said" || die "no pod runs after it: $(cat "$work/said")"
+[ "$(pgrep -c qemu-system)" = 2 ] || die "it is in no new VM"
+for name in greedy next; do
+	until_true 60 is_removed "$name"
+done
+until_true 120 only_one_vm
 
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left
