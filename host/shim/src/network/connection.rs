@@ -9,7 +9,10 @@
 //! pod. Nobody else gets there, as the kernel takes no such address from another interface, and what the guest sends from
 //! it reaches the namespace itself alone.
 
-use super::{settings::Settings, traffic::listen};
+use super::{
+    settings::{Settings, interfaces, number},
+    traffic::listen,
+};
 use socket2::Socket;
 use squeezy_netlink::{InterfaceIndex, Namespace, Netlink};
 use squeezy_protocol::network::{GATEWAY, Network};
@@ -126,9 +129,8 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     netlink.add_drop(pod, None)?;
     // Nor does the pod send to others from its loopback interface.
     netlink.add_drop(tap, Some(Ipv4Addr::LOCALHOST))?;
+    check_senders(tap, settings)?;
     for (name, value) in [
-        // From the tap device comes nothing with another sender.
-        (format!("ipv4/conf/{tap}/rp_filter"), "1"),
         (format!("ipv4/conf/{tap}/forwarding"), "1"),
         (format!("ipv4/conf/{pod}/forwarding"), "1"),
         // For an address that is routed to another interface. At once, not after a pause.
@@ -159,4 +161,22 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
         netlink.add_first_route(index, address)?;
     }
     Ok(())
+}
+
+/// From the tap device comes nothing with another sender than the pod's, and from other interfaces what came before. The
+/// kernel does what the greater of an interface's setting and that of `all` says, and 2, which nodes may have for all, lets
+/// through more than 1. So the others have the greater one for themselves, and `all` has none.
+fn check_senders(tap: &str, settings: &mut Settings) -> io::Result<()> {
+    let setting = |interface: &str| format!("ipv4/conf/{interface}/rp_filter");
+    let of_all = number(&setting("all"))?;
+    for interface in interfaces()? {
+        let setting = setting(&interface);
+        let value = match interface.as_str() {
+            "all" => continue,
+            name if name == tap => 1,
+            _ => number(&setting)?.max(of_all),
+        };
+        settings.change(setting, &value.to_string())?;
+    }
+    settings.change(setting("all"), "0")
 }
