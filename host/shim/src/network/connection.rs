@@ -136,13 +136,14 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
         // For an address that is routed to another interface. At once, not after a pause.
         (format!("ipv4/conf/{pod}/proxy_arp"), "1"),
         (format!("ipv4/neigh/{pod}/proxy_delay"), "0"),
-        // Packets from and to the loopback interface pass the tap device, and nothing else, though nodes may have it
-        // otherwise for all that is made on them.
-        ("ipv4/conf/all/route_localnet".to_owned(), "0"),
-        (format!("ipv4/conf/{pod}/route_localnet"), "0"),
-        (format!("ipv4/conf/{tap}/route_localnet"), "1"),
     ] {
         settings.change(name, value)?;
+    }
+    // Packets from and to the loopback interface pass the tap device, and nothing else that is there or comes later, though
+    // nodes may have it otherwise for all that is made on them.
+    for interface in interfaces()? {
+        let value = if interface == tap { "1" } else { "0" };
+        settings.change(format!("ipv4/conf/{interface}/route_localnet"), value)?;
     }
     match settings.change(format!("ipv6/conf/{tap}/disable_ipv6"), "1") {
         // The host has none.

@@ -243,17 +243,36 @@ fn whoever_is_in_the_namespace_reaches_the_loopback_interface_of_the_guest() {
 #[test]
 fn nobody_else_reaches_the_loopback_interface_of_the_guest_whatever_the_node_says() {
     let Some(pod) = Pod::new() else { return };
+    // A namespace may have more interfaces than the pod's.
+    let add = |name: &str, network: &str| {
+        pod.said(&format!(
+            "ip link add {name} type veth peer name to-{name}; ip address add {network}.2/24 dev {name}
+             ip link set {name} up; ip link set to-{name} up"
+        ))
+    };
+    add("more", "192.0.2");
     pod.said(
-        "for interface in all outside; do echo 1 >/proc/sys/net/ipv4/conf/$interface/route_localnet; done",
+        "cd /proc/sys/net/ipv4/conf
+         for interface in all default outside more; do echo 1 >$interface/route_localnet; done",
     );
     let route = |to: &str, from: &str, by: &str| {
         pod.said(&format!("ip route get {to} from {from} iif {by} 2>/dev/null"))
     };
-    assert_ne!(route("127.0.0.1", PUBLIC, "outside"), "", "nothing is to be refused");
+    for (from, by) in [(PUBLIC, "outside"), ("192.0.2.1", "more")] {
+        assert_ne!(route("127.0.0.1", from, by), "", "nothing is to be refused");
+    }
     let before = pod.state();
     let (networks, _taps) = Networks::make(1).unwrap();
     let connection = networks.connect(&pod.path()).unwrap().unwrap();
-    assert_eq!(route("127.0.0.1", PUBLIC, "outside"), "");
+    // Nor by one that it gets later.
+    add("late", "198.51.100");
+    assert_ne!(route("198.51.100.2", "198.51.100.1", "late"), "", "it takes nothing");
+    for (from, by) in [(PUBLIC, "outside"), ("192.0.2.1", "more"), ("198.51.100.1", "late")] {
+        for to in ["127.0.0.1", "127.0.0.2"] {
+            assert_eq!(route(to, from, by), "", "to {to} by {by}");
+        }
+    }
+    pod.said("ip link delete late");
     // What it sends from there comes to the namespace, which has asked, and no further.
     assert_ne!(route(&GATEWAY.to_string(), "127.0.0.1", "squeezy0"), "");
     assert_eq!(route(PUBLIC, "127.0.0.1", "squeezy0"), "");
