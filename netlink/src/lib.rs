@@ -217,16 +217,16 @@ impl Netlink {
         unless(removed, Errno::SRCH)
     }
 
-    /// Drops what comes from an interface, with this sender or without one with any, unless it is for an address in the
-    /// table of local ones. No error if that is so already.
-    pub fn add_drop(&self, interface: &str, sender: Option<Ipv4Addr>) -> io::Result<()> {
-        let message = RouteNetlinkMessage::NewRule(rule(interface, sender));
+    /// Drops what comes from an interface, with senders of this network (its address and the length of its prefix) or
+    /// without one with any, unless it is for an address in the table of local ones. No error if that is so already.
+    pub fn add_drop(&self, interface: &str, senders: Option<(Ipv4Addr, u8)>) -> io::Result<()> {
+        let message = RouteNetlinkMessage::NewRule(rule(interface, senders));
         unless(self.request(message, NLM_F_CREATE | NLM_F_EXCL), Errno::EXIST)
     }
 
     /// Ends [`Self::add_drop`].
-    pub fn remove_drop(&self, interface: &str, sender: Option<Ipv4Addr>) -> io::Result<()> {
-        self.request(RouteNetlinkMessage::DelRule(rule(interface, sender)), 0)
+    pub fn remove_drop(&self, interface: &str, senders: Option<(Ipv4Addr, u8)>) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::DelRule(rule(interface, senders)), 0)
     }
 
     fn request(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {

@@ -59,16 +59,16 @@ pub(super) fn local_route(interface: u32, address: Ipv4Addr) -> RouteMessage {
     message
 }
 
-/// The rule that drops what comes from an interface: with this sender, or with any.
-pub(super) fn rule(interface: &str, sender: Option<Ipv4Addr>) -> RuleMessage {
+/// The rule that drops what comes from an interface: with senders of this network, or with any.
+pub(super) fn rule(interface: &str, senders: Option<(Ipv4Addr, u8)>) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.action = RuleAction::Blackhole;
     message.attributes =
         vec![RuleAttribute::Iifname(interface.to_owned()), RuleAttribute::Priority(RULE_PRIORITY)];
-    if let Some(sender) = sender {
-        message.header.src_len = 32;
-        message.attributes.push(RuleAttribute::Source(sender.into()));
+    if let Some((network, prefix_length)) = senders {
+        message.header.src_len = prefix_length;
+        message.attributes.push(RuleAttribute::Source(network.into()));
     }
     message
 }

@@ -59,13 +59,14 @@ fn an_address_is_local_until_it_is_not_and_again() {
 #[test]
 fn rules_and_neighbours_are_the_kernels() {
     in_new_namespace(|netlink, loopback| {
-        for sender in [None, Some(ADDRESS)] {
-            netlink.add_drop("lo", sender)?;
-            netlink.add_drop("lo", sender)?;
+        let networks = [None, Some((ADDRESS, 32)), Some((Ipv4Addr::new(10, 0, 0, 0), 8))];
+        for senders in networks {
+            netlink.add_drop("lo", senders)?;
+            netlink.add_drop("lo", senders)?;
         }
-        for sender in [Some(ADDRESS), None] {
-            netlink.remove_drop("lo", sender)?;
-            assert!(netlink.remove_drop("lo", sender).is_err(), "{sender:?}");
+        for senders in networks.into_iter().rev() {
+            netlink.remove_drop("lo", senders)?;
+            assert!(netlink.remove_drop("lo", senders).is_err(), "{senders:?}");
         }
         netlink.add_first_route(loopback, ADDRESS)?;
         assert!(fs::read_to_string("/proc/thread-self/net/fib_trie")?.contains("10.1.2.3"));

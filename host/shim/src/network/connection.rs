@@ -6,8 +6,8 @@
 //! another sender.
 //!
 //! 127.0.0.1 is the guest's, too, for whoever is in the namespace: containerd connects there to forward a port of the
-//! pod. Nobody else gets there, as the kernel takes no such address from another interface, and what the guest sends from
-//! it reaches the namespace itself alone.
+//! pod. Nobody else gets there, as the kernel takes no address of 127.0.0.0/8 from another interface, and what the guest
+//! sends from or to one reaches the namespace itself alone.
 
 use super::{
     settings::{Settings, interfaces, number},
@@ -20,6 +20,8 @@ use std::{io, net::Ipv4Addr};
 
 /// The interface that has [`Ipv4Addr::LOCALHOST`] in every namespace.
 const LOOPBACK: &str = "lo";
+/// The network whose addresses stay on a machine: 127.0.0.0/8.
+const LOOPBACK_NETWORK: (Ipv4Addr, u8) = (Ipv4Addr::new(127, 0, 0, 0), 8);
 
 /// The interface that a pod was given.
 #[derive(Debug)]
@@ -109,7 +111,7 @@ impl Connection {
                 .and_then(|tap_index| netlink.move_to(tap_index, spare, &tap));
             // Either may be missing if it was never set up to its end.
             let _ = netlink.remove_drop(&uplink.name, None);
-            let _ = netlink.remove_drop(&tap, Some(Ipv4Addr::LOCALHOST));
+            let _ = netlink.remove_drop(&tap, Some(LOOPBACK_NETWORK));
             let _ = netlink.add_local(uplink.interface, uplink.network.address);
             let _ = InterfaceIndex::of(LOOPBACK)
                 .and_then(|loopback| netlink.add_local(loopback, Ipv4Addr::LOCALHOST));
@@ -128,7 +130,7 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     // what he sends to others.
     netlink.add_drop(pod, None)?;
     // Nor does the pod send to others from its loopback interface.
-    netlink.add_drop(tap, Some(Ipv4Addr::LOCALHOST))?;
+    netlink.add_drop(tap, Some(LOOPBACK_NETWORK))?;
     check_senders(tap, settings)?;
     for (name, value) in [
         (format!("ipv4/conf/{tap}/forwarding"), "1"),
