@@ -219,12 +219,15 @@ impl Netlink {
 
     /// Drops what comes from an interface, with senders of this network (its address and the length of its prefix) or
     /// without one with any, unless it is for an address in the table of local ones. No error if that is so already.
+    ///
+    /// Without a network, any such rule of the interface counts as this one for the kernel, whatever its network: add this
+    /// one before those that have one.
     pub fn add_drop(&self, interface: &str, senders: Option<(Ipv4Addr, u8)>) -> io::Result<()> {
         let message = RouteNetlinkMessage::NewRule(rule(interface, senders));
         unless(self.request(message, NLM_F_CREATE | NLM_F_EXCL), Errno::EXIST)
     }
 
-    /// Ends [`Self::add_drop`].
+    /// Ends [`Self::add_drop`]. Without a network it may be one with a network that ends: end those before.
     pub fn remove_drop(&self, interface: &str, senders: Option<(Ipv4Addr, u8)>) -> io::Result<()> {
         self.request(RouteNetlinkMessage::DelRule(rule(interface, senders)), 0)
     }
