@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Mutex, Notify},
+    sync::{Mutex, Notify, OwnedMutexGuard},
     time::{Instant, sleep},
 };
 
@@ -68,7 +68,7 @@ pub struct Freezer<F: Freezable> {
     /// What the log calls it.
     id: Id,
     after: Duration,
-    frozen: Mutex<F::Frozen>,
+    frozen: Arc<Mutex<F::Frozen>>,
     /// How many uses there are, or are waited for. Counted before `frozen` is locked, and looked at with the lock.
     uses: AtomicUsize,
     /// Whether one has ended since the last look.
@@ -90,7 +90,7 @@ impl<F: Freezable> Freezer<F> {
             what,
             id,
             after,
-            frozen: Mutex::default(),
+            frozen: Arc::default(),
             uses: AtomicUsize::default(),
             was_used: AtomicBool::default(),
             thawing: Notify::new(),
@@ -105,9 +105,14 @@ impl<F: Freezable> Freezer<F> {
     pub async fn begin_use(self: &Arc<Self>) -> Result<Use<F>> {
         let begun = self.keep();
         let thawed = self.thawed.notified();
-        // To its end, also if nobody waits any more: nothing is left that is thawed in part.
+        let frozen = self.frozen.clone().lock_owned().await;
+        if *frozen == F::Frozen::default() {
+            return Ok(begun);
+        }
+        // To its end, also if nobody waits any more: nothing is left that is thawed in part. Whoever gives up before has
+        // tried nothing, so that there is one such attempt at a time.
         let freezer = self.clone();
-        let thawing = tokio::spawn(async move { freezer.thaw_for_use().await });
+        let thawing = tokio::spawn(async move { freezer.thaw_for_use(frozen).await });
         if let Err(error) = thawing.await.unwrap_or_else(|error| Err(Error::failed(error))) {
             // Whoever watches it tries again meanwhile, however many wait for it.
             tokio::select! {
@@ -119,11 +124,7 @@ impl<F: Freezable> Freezer<F> {
         Ok(begun)
     }
 
-    async fn thaw_for_use(&self) -> Result<()> {
-        let mut frozen = self.frozen.lock().await;
-        if *frozen == F::Frozen::default() {
-            return Ok(());
-        }
+    async fn thaw_for_use(&self, mut frozen: OwnedMutexGuard<F::Frozen>) -> Result<()> {
         let thawed = self.thaw(&mut frozen).await;
         self.thawing.notify_waiters();
         thawed

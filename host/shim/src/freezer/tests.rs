@@ -1,5 +1,6 @@
 use super::*;
 use crate::{error::Error, mutex::lock};
+use futures_util::future::join_all;
 use proptest::{collection::vec, prelude::*};
 use std::sync::MutexGuard;
 use tokio::{task::JoinHandle, time::timeout};
@@ -290,6 +291,21 @@ async fn what_is_being_thawed_is_so_to_its_end_though_nobody_waits_any_more() {
     // Nobody uses it.
     sleep(2 * FROZEN_AFTER).await;
     assert_eq!(bench.frozen(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_before_his_turn_has_tried_nothing() {
+    let bench = Bench::new(1);
+    sleep(FROZEN_AFTER).await;
+    bench.fake().failures = u32::MAX;
+    let uses = (0..100).map(|_| timeout(LATENCY / 2, bench.begin_use()));
+    for given_up in join_all(uses).await {
+        assert!(given_up.is_err(), "it has not waited");
+    }
+    sleep(100 * LATENCY).await;
+    // Those of whoever watches it, which become rarer, and of the first.
+    let attempts = u32::MAX - bench.fake().failures;
+    assert!((1..20).contains(&attempts), "{attempts} attempts");
 }
 
 #[tokio::test(start_paused = true)]
