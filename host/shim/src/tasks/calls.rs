@@ -86,8 +86,11 @@ impl Tasks {
     /// It is not there, was started already, has ended, also while its pod was being thawed, or cannot be started; then it
     /// is as it was, but an added process has no streams any more.
     pub async fn start(self: &Arc<Self>, name: &Name) -> Result<u32> {
+        // Nothing is thawed for what is refused anyway.
+        self.table().may_start(name)?;
         let begun = self.begin_use(name).await;
         let _turn = self.turn(name).await?;
+        // It may have been started, paused or killed meanwhile.
         let kind = self.table().may_start(name)?;
         let one_use = begun.inspect_err(|_| self.close_streams(name))?;
         let input = if kind == Kind::Pod { None } else { self.open_input(name)? };
@@ -362,8 +365,8 @@ impl Tasks {
     /// # Errors
     /// It is not there, ends before the pod runs, or the pod cannot be thawed for some time.
     pub(super) async fn begin_use(&self, name: &Name) -> Result<Use> {
-        let mut exit =
-            self.table().tasks.get(name).ok_or_else(|| not_found(name))?.exit.subscribe();
+        // What is still being created has no pod yet that could be used.
+        let mut exit = self.table().created(name)?.exit.subscribe();
         let ends = async {
             let _ = exit.wait_for(Option::is_some).await;
         };

@@ -46,6 +46,36 @@ async fn what_is_being_started_is_killed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_may_not_start_is_told_at_once() {
+    let bench = frozen().await;
+    bench.vm.freeze(false);
+    bench.tasks.pause(&name("in")).await.unwrap();
+    bench.vm.freeze(true);
+    let error = soon(bench.tasks.start(&name("in/waits"))).await.unwrap_err();
+    assert_eq!(error.message, "container in is paused: resume it first");
+    let error = soon(bench.tasks.start(&name("in"))).await.unwrap_err();
+    assert_eq!(error.message, "task in runs already");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_created_is_not_there_yet_for_whoever_would_use_its_pod() {
+    let bench = running().await;
+    bench.vm.follow(vec![(1_000, false)]);
+    let (late, what) = (name("late"), What::Container(id("pod"), parts()));
+    let (created, started, paused, resumed) = tokio::join!(
+        bench.create("late", what),
+        bench.tasks.start(&late),
+        bench.tasks.pause(&late),
+        bench.tasks.resume(&late),
+    );
+    created.unwrap();
+    for refused in [started.map(drop), paused, resumed] {
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::NotFound);
+    }
+    bench.tasks.start(&late).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_removed_whatever_waits_in_it() {
     let bench = frozen().await;
     let waiting = [starting(&bench, "waits").await, starting(&bench, "in/waits").await];
