@@ -33,6 +33,13 @@ pub(crate) struct Patience {
     pub(crate) longest: Duration,
 }
 
+impl Patience {
+    /// What is left for one more after so long: time to be found at work, at the least.
+    pub(crate) fn after(self, waited: Duration) -> Self {
+        Self { longest: self.longest.saturating_sub(waited).max(self.idle), ..self }
+    }
+}
+
 /// A server as it was while the registry was locked: its name may be another's later.
 pub(crate) struct Found {
     pub(crate) server: ServerName,
@@ -122,6 +129,15 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
         answers
+    }
+
+    #[test]
+    fn servers_that_are_asked_in_turn_share_the_longest_wait() {
+        let patience = Patience { idle: SHORT, longest: 10 * SHORT };
+        for (waited, longest) in [(0, 10), (3, 7), (9, 1), (10, 1), (100, 1)] {
+            let left = patience.after(waited * SHORT);
+            assert_eq!((left.idle, left.longest), (SHORT, longest * SHORT), "after {waited}");
+        }
     }
 
     #[test]

@@ -18,11 +18,11 @@ use std::{
     os::unix::{net::UnixListener, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// How long a server may take to answer before a pod is sent to another one, which costs a VM more. The longest is what a
-/// VM has that does not answer.
+/// How long servers may take to answer before a pod is sent to another one, which costs a VM more: each that does nothing,
+/// and all that work together. The longest is what a VM has that does not answer.
 const PATIENCE: Patience =
     Patience { idle: Duration::from_secs(3), longest: Duration::from_secs(20) };
 
@@ -85,6 +85,7 @@ fn place(
     registry: impl Fn() -> Result<Registry>,
     begin: impl Fn(&Registry, &ServerName, UnixListener) -> Result<()>,
 ) -> Result<PathBuf> {
+    let since = Instant::now();
     let mut silent = Vec::new();
     loop {
         let registry = registry()?;
@@ -100,7 +101,7 @@ fn place(
                 let found = Found::new(&registry, server)?;
                 // Nobody else waits for its answer.
                 drop(registry);
-                if found.answers(pod, PATIENCE)? {
+                if found.answers(pod, PATIENCE.after(since.elapsed()))? {
                     return Ok(found.socket);
                 }
                 silent.push(found.server);

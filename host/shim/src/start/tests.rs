@@ -1,7 +1,6 @@
 use super::*;
 use crate::{error::ErrorKind, serve::tests::Running};
 use serde_json::{Value, json};
-use std::time::Instant;
 use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
