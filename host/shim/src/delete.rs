@@ -7,7 +7,7 @@ use crate::{
     Id, cgroup,
     error::{Error, Result},
     flags::Task,
-    found::{Found, runtime},
+    found::{Asked, Found, Patience, runtime},
     owner,
     registry::Registry,
     spec::{Pod, Spec},
@@ -22,17 +22,20 @@ use containerd_shim_protos::{
 use std::{env, path::Path, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
-/// How long a server may take to answer before it is ended. containerd has waited for it in vain already, and waits 5 s for
-/// this program.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// How long a server that answers is waited for until it has removed the task, from the beginning. It goes on after that.
+/// How long a server may take to answer, which containerd has waited for in vain already, before it is ended, or told what
+/// to do without an answer. containerd waits 5 s for this program.
+const PATIENCE: Patience =
+    Patience { idle: Duration::from_secs(2), longest: Duration::from_millis(3500) };
+/// How long a server is waited for until it has removed the task, from the beginning. It goes on after that.
 const REMOVAL_LIMIT: Duration = Duration::from_secs(4);
+/// How long it takes at the most to tell a server something, whoever may have the processor meanwhile.
+const TELL_LIMIT: Duration = Duration::from_millis(100);
 
-/// Removes what is left of a task: its server does that, with the containers of a pod. A server that does not answer is
+/// Removes what is left of a task: its server does that, with the containers of a pod. A server that hangs is
 /// ended for a pod, with its VM, and the place of a pod is given back. Returns what to print.
 ///
 /// # Errors
-/// The registry cannot be read or written, or the server does not end.
+/// The registry cannot be read or written, or the server does not end, or cannot be told.
 pub fn delete(task: &Task, state: &Path) -> Result<Vec<u8>> {
     let registry = || Registry::lock(state, &task.address, &task.namespace);
     let spec = spec_of(task);
@@ -93,7 +96,7 @@ enum Answer {
     Removed,
     /// It is on it.
     Removes,
-    /// Nothing.
+    /// Nothing: it hangs, or is not there any more.
     None,
 }
 
@@ -102,14 +105,27 @@ impl Found {
     fn remove(&self, task: &Id) -> Result<Answer> {
         runtime()?.block_on(async {
             let begin = Instant::now();
-            let Some(client) = self.answer(task, ANSWER_LIMIT).await else {
+            if self.ask(task, PATIENCE).await == Asked::Hangs {
                 return Ok(Answer::None);
+            }
+            let end = || (begin + REMOVAL_LIMIT).max(Instant::now() + TELL_LIMIT);
+            // A connection ends with the first answer that nobody takes, and what was not read of it by then is lost. So
+            // this has one of its own: one that has not answered reads it when it comes to it, though nobody waits any more.
+            let client = match timeout_at(end(), self.connect()).await {
+                Ok(Ok(client)) => client,
+                // It may have ended with its last task.
+                Ok(Err(_)) => return Ok(Answer::Removes),
+                Err(_) => {
+                    return Err(Error::failed(format_args!(
+                        "the server {} is too busy to be told to remove {task}",
+                        self.server.as_str()
+                    )));
+                }
             };
             let shutdown =
                 ShutdownRequest { id: task.to_string(), now: true, ..Default::default() };
             let limit = context::with_duration(REMOVAL_LIMIT);
-            let removal = client.shutdown(limit, &shutdown);
-            Ok(match timeout_at(begin + REMOVAL_LIMIT, removal).await {
+            Ok(match timeout_at(end(), client.shutdown(limit, &shutdown)).await {
                 Ok(Ok(_)) => Answer::Removed,
                 // It may have ended with its last task.
                 Ok(Err(_)) | Err(_) => Answer::Removes,
@@ -117,7 +133,7 @@ impl Found {
         })
     }
 
-    /// Ends the server, which does not answer, for this pod.
+    /// Ends the server, which hangs, for this pod.
     fn end(&self, pod: &Id, registry: impl FnOnce() -> Result<Registry>) -> Result<()> {
         // One that has not begun to own its file is not there yet, or never was.
         let Some(owned) = &self.owned else { return Ok(()) };

@@ -9,7 +9,7 @@ use crate::{
 use containerd_shim_protos::{
     api::StateRequest,
     shim_async::{Client, TaskClient},
-    ttrpc::{self, r#async::transport::Socket, context},
+    ttrpc::{self, r#async::transport::Socket, context::Context},
 };
 use std::{fs::File, io, path::PathBuf, time::Duration};
 use tokio::{
@@ -40,6 +40,17 @@ impl Patience {
     }
 }
 
+/// What becomes of asking a server something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// It answers, whatever it says.
+    Answers,
+    /// It works, and has not answered yet.
+    Works,
+    /// It does nothing, or is not there any more.
+    Hangs,
+}
+
 /// A server as it was while the registry was locked: its name may be another's later.
 pub(crate) struct Found {
     pub(crate) server: ServerName,
@@ -58,48 +69,57 @@ impl Found {
 
     /// Whether it answers in time, whatever it says. One that has just been started need not.
     pub(crate) fn answers(&self, task: &Id, patience: Patience) -> Result<bool> {
-        let Some(owned) = &self.owned else { return Ok(true) };
-        Ok(runtime()?.block_on(async {
-            tokio::select! {
-                biased;
-                answer = self.answer(task, patience.longest) => answer.is_some(),
-                () = until_idle(owned, patience.idle) => false,
-            }
-        }))
+        if self.owned.is_none() {
+            return Ok(true);
+        }
+        Ok(runtime()?.block_on(self.ask(task, patience)) == Asked::Answers)
     }
 
-    /// Waits until it answers, whatever it says; nothing if it has not within this time.
-    pub(crate) async fn answer(&self, task: &Id, limit: Duration) -> Option<TaskClient> {
-        timeout(limit, self.ask(task, limit)).await.ok()?.ok()
+    /// Asks it for the state of a task.
+    pub(crate) async fn ask(&self, task: &Id, patience: Patience) -> Asked {
+        let state = StateRequest { id: task.to_string(), ..Default::default() };
+        let answers = async {
+            let Ok(client) = self.connect().await else { return false };
+            // Without a limit of its own, which would end with this one and look like an answer that cannot be had.
+            let answer = client.state(Context::default(), &state).await;
+            matches!(answer, Ok(_) | Err(ttrpc::Error::RpcStatus(_)))
+        };
+        tokio::select! {
+            biased;
+            answers = timeout(patience.longest, answers) => match answers {
+                Ok(true) => Asked::Answers,
+                Ok(false) => Asked::Hangs,
+                Err(_) => Asked::Works,
+            },
+            () = self.until_idle(patience.idle) => Asked::Hangs,
+        }
     }
 
-    async fn ask(&self, task: &Id, limit: Duration) -> ttrpc::Result<TaskClient> {
-        let stream = loop {
+    /// Connects to it, as soon as it has a connection to give.
+    pub(crate) async fn connect(&self) -> io::Result<TaskClient> {
+        loop {
             match UnixStream::connect(&self.socket).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     sleep(CONNECT_INTERVAL).await;
                 }
-                connected => break connected,
+                connected => {
+                    return connected
+                        .map(|stream| TaskClient::new(Client::new(Socket::new(stream))));
+                }
             }
-        };
-        let stream = stream.map_err(|error| ttrpc::Error::Socket(error.to_string()))?;
-        let client = TaskClient::new(Client::new(Socket::new(stream)));
-        let state = StateRequest { id: task.to_string(), ..Default::default() };
-        match client.state(context::with_duration(limit), &state).await {
-            Ok(_) | Err(ttrpc::Error::RpcStatus(_)) => Ok(client),
-            Err(error) => Err(error),
         }
     }
-}
 
-/// Waits until the owner of a file has not been found at work for this time. It is the looks that count: whoever looks
-/// may have to wait for the processor, too.
-async fn until_idle(owned: &File, limit: Duration) {
-    let mut idle = Duration::ZERO;
-    while idle < limit {
-        sleep(LOOK_INTERVAL).await;
-        let works = owner::works(owned).unwrap_or(false);
-        idle = if works { Duration::ZERO } else { idle + LOOK_INTERVAL };
+    /// Waits until it has not been found at work for this time. It is the looks that count: whoever looks may have to wait
+    /// for the processor, too.
+    async fn until_idle(&self, limit: Duration) {
+        let mut idle = Duration::ZERO;
+        while idle < limit {
+            sleep(LOOK_INTERVAL).await;
+            let works = |owned| owner::works(owned).unwrap_or(false);
+            let is_idle = !self.owned.as_ref().is_some_and(works);
+            idle = if is_idle { idle + LOOK_INTERVAL } else { Duration::ZERO };
+        }
     }
 }
 

@@ -78,9 +78,6 @@ version = 2
 root = "$work/root"
 state = "/run/containerd"
 disabled_plugins = [$disabled]
-# How long \`delete\` of the shim may take. It is less than that of its own limits, but the machine may be busy.
-[timeouts]
-  "io.containerd.timeout.shim.cleanup" = "60s"
 TOML
 
 start_containerd() {

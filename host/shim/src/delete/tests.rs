@@ -1,14 +1,14 @@
 use super::*;
 use crate::{
     group::Group,
-    owner::tests::stopped_owner,
+    owner::tests::{busy_owner, stopped_owner},
     registry::Place,
     serve::tests::{Running, limit},
 };
 use containerd_shim_protos::api;
 use rustix::net::listen;
 use serde_json::json;
-use std::{fs, os::unix::process::ExitStatusExt, path::PathBuf};
+use std::{fs, os::unix::process::ExitStatusExt, path::PathBuf, thread};
 use tempfile::TempDir;
 use tokio::{task::spawn_blocking, time::sleep};
 
@@ -150,6 +150,23 @@ async fn a_place_is_given_back_whose_pod_never_came_to_its_server() {
     assert!(!has_place(&running));
 }
 
+#[tokio::test]
+async fn a_server_that_is_only_too_busy_goes_on_and_removes_a_pod_when_it_comes_to_it() {
+    // Also one that never came to it.
+    for running in [running().await, Running::new().await] {
+        let state = running.directory.path().to_owned();
+        let mut process = busy_owner(&registry(&state).owner(&running.assignment.server));
+        let task = task(&state, "one");
+        // Nobody else has this thread meanwhile, on which the server would answer.
+        thread::spawn(move || delete(&task, &state)).join().unwrap().unwrap();
+        assert!(process.try_wait().unwrap().is_none(), "it is ended");
+        assert!(has_place(&running));
+        process.kill().unwrap();
+        process.wait().unwrap();
+        ends(running).await;
+    }
+}
+
 /// Has a place kept for a pod, as `start` does.
 fn reserve(state: &Path, pod: &str) -> Place {
     let group = Group::of_namespace("", 128 << 20);
@@ -173,7 +190,7 @@ fn a_server_that_hangs_is_ended_for_a_pod_and_takes_no_more_but_not_for_a_contai
 
     let begin = Instant::now();
     delete(&task(state.path(), "one"), state.path()).unwrap();
-    assert!(begin.elapsed() >= ANSWER_LIMIT, "it has had no time to answer");
+    assert!(begin.elapsed() >= PATIENCE.idle, "it has had no time to answer");
     assert_eq!(process.wait().unwrap().signal(), Some(9));
     // The listener is still there, as if the process did not end.
     let found = registry(state.path()).server_of(&id("two"));

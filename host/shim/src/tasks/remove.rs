@@ -11,9 +11,13 @@ const END_LIMIT: Duration = Duration::from_secs(10);
 const REMOVE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Tasks {
-    /// Kills and deletes a task, whatever it does, and the containers of a pod with it. Returns when it is gone, or was not
-    /// there. One that is being created is so to its end first.
+    /// Kills and deletes a task, whatever it does, and the containers of a pod with it. Returns when it is gone. One that is
+    /// being created is so to its end first; of one that never came, the place is given back.
     pub async fn remove(self: &Arc<Self>, name: &Name) {
+        if !self.table().tasks.contains_key(name) {
+            self.host.release(&name.task);
+            return;
+        }
         // A pod that has ended takes no more containers.
         let _ = self.kill(name, Signal::KILL, true).await;
         let containers = self.table().containers_of(&name.task);
