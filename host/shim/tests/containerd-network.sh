@@ -142,8 +142,26 @@ inside one 81 2>/dev/null || status=$?
 ip -n outside route del local 127.0.0.1 dev lo table local
 ip -n outside route add 127.0.0.1 via 10.88.0.2 dev eth0 table local
 ip netns exec outside sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet'
+# send FROM: a datagram for port 9 of 127.0.0.1, where nobody listens.
+send() {
+	ip netns exec "$1" bash -c 'echo datagram >/dev/udp/127.0.0.1/9'
+}
+# come: how many such datagrams the pod has had, whether its answers have come to anybody or not.
+come() {
+	of first cat /proc/net/snmp | busybox awk '$1 == "Udp:" && $3 != "NoPorts" { print $3 }'
+}
+before=$(come)
+send outside
+# Behind the other one.
+send one
+until_true 120 prints $((before + 1)) come
+# If its packets came in, none would come back out. The datagram shows that they do come in then.
+ip netns exec one sh -c 'echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet'
+send outside
+until_true 120 prints $((before + 2)) come
 ip netns exec outside curl --silent --max-time 5 http://127.0.0.1:9000/name >/dev/null &&
 	die "its loopback interface is reached from elsewhere"
+ip netns exec one sh -c 'echo 0 >/proc/sys/net/ipv4/conf/eth0/route_localnet'
 
 echo "a pod reaches others, by address and by name, from its own address"
 [ "$(of first busybox wget -q -O - http://10.88.0.100:8000/page)" = "from outside" ] || die "it reaches nobody"
