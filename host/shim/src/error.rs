@@ -29,8 +29,11 @@ pub enum ErrorKind {
     State,
     /// There is no room for it.
     Full,
-    /// The shim cannot do that. Never [`ErrorKind::NotFound`], which means that the task is gone.
+    /// The shim has no such call. Never [`ErrorKind::NotFound`], which means that the task is gone.
     Unimplemented,
+    /// A container asks for something that the shim cannot do. Never [`ErrorKind::Unimplemented`], which containerd 2
+    /// takes for a shim of an older API: it makes the same call again, for streams that it has closed.
+    Unsupported,
     /// Something that should have worked has failed.
     Failed,
 }
@@ -53,6 +56,10 @@ impl Error {
         Self::new(ErrorKind::Unimplemented, message)
     }
 
+    pub(crate) fn unsupported(message: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Unsupported, message)
+    }
+
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Failed, message)
     }
@@ -61,7 +68,7 @@ impl Error {
 impl From<Error> for ttrpc::Error {
     fn from(error: Error) -> Self {
         let code = match error.kind {
-            ErrorKind::Invalid => ttrpc::Code::INVALID_ARGUMENT,
+            ErrorKind::Invalid | ErrorKind::Unsupported => ttrpc::Code::INVALID_ARGUMENT,
             ErrorKind::NotFound => ttrpc::Code::NOT_FOUND,
             ErrorKind::Exists => ttrpc::Code::ALREADY_EXISTS,
             ErrorKind::State => ttrpc::Code::FAILED_PRECONDITION,

@@ -71,7 +71,7 @@ fn path_of(name: &str) -> Result<&Path> {
     if path.is_absolute() {
         return Ok(path);
     }
-    Err(Error::unimplemented(format_args!(
+    Err(Error::unsupported(format_args!(
         "the stream {name:?}: only FIFOs, as containerd makes them by default, are supported"
     )))
 }

@@ -78,7 +78,7 @@ fn unimplemented<T>(what: &str) -> ttrpc::Result<T> {
 
 fn create_of(request: &api::CreateTaskRequest) -> Result<Create> {
     if !request.checkpoint.is_empty() {
-        return Err(Error::unimplemented(
+        return Err(Error::unsupported(
             "starting from a checkpoint is not supported by this runtime",
         ));
     }

@@ -147,7 +147,7 @@ async fn what_is_no_fifo_is_refused() {
     std::fs::write(&file, "").unwrap();
     assert!(Fifo::open("").await.unwrap().is_none());
     for name in ["binary:///bin/logger", "file:///tmp/log", "stdout"] {
-        assert_eq!(Fifo::open(name).await.unwrap_err().kind, ErrorKind::Unimplemented);
+        assert_eq!(Fifo::open(name).await.unwrap_err().kind, ErrorKind::Unsupported);
     }
     for name in [file.to_str().unwrap(), "/nowhere/at/all"] {
         assert!(Fifo::open(name).await.unwrap_err().message.contains("cannot open"), "{name}");
@@ -192,7 +192,7 @@ async fn what_is_no_input_is_refused() {
     let file = directory.path().join("file");
     std::fs::write(&file, "").unwrap();
     assert!(InputFifo::open("").unwrap().is_none());
-    assert_eq!(InputFifo::open("stdin").unwrap_err().kind, ErrorKind::Unimplemented);
+    assert_eq!(InputFifo::open("stdin").unwrap_err().kind, ErrorKind::Unsupported);
     for name in [file.to_str().unwrap(), "/nowhere/at/all"] {
         assert!(InputFifo::open(name).unwrap_err().message.contains("cannot open"), "{name}");
     }

@@ -404,7 +404,7 @@ impl Vm for Machine {
     fn update<'a>(&'a self, id: &'a Id, limits: Limits) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let Ok(container) = self.container(id) else {
-                return Err(Error::unimplemented(
+                return Err(Error::unsupported(
                     "changing the limits of a pod, not of its containers, is not supported by this runtime",
                 ));
             };

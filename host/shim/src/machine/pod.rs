@@ -200,7 +200,7 @@ impl Pod {
             return Err(Error::state("the container has ended"));
         }
         if spec.shared_processes && !*inside.shares_processes.get_or_insert(true) {
-            return Err(Error::unimplemented(
+            return Err(Error::unsupported(
                 "sharing processes with one container of a pod is not supported by this runtime",
             ));
         }

@@ -84,7 +84,7 @@ impl Volumes {
             return Ok(mount);
         }
         if wanted.kind == VolumeKind::Part && !wanted.is_read_only {
-            return Err(Error::unimplemented(
+            return Err(Error::unsupported(
                 "a part of a volume of the host that can be written to is not supported by this runtime: mount it with \
                  readOnly, or use an emptyDir",
             ));

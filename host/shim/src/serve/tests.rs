@@ -281,6 +281,13 @@ async fn what_the_shim_does_not_have_is_not_a_task_that_is_gone() {
 }
 
 #[tokio::test]
+async fn a_container_that_is_refused_is_not_asked_for_again_with_an_older_api() {
+    let running = Running::new().await;
+    let request = api::CreateTaskRequest { checkpoint: "/one".into(), ..running.create() };
+    assert_eq!(code_of(running.task().create(limit(), &request).await), Code::INVALID_ARGUMENT);
+}
+
+#[tokio::test]
 async fn a_task_is_paused_and_resumed_through_the_api() {
     let running = Running::new().await;
     let task = running.task();

@@ -115,7 +115,7 @@ fn read_json<T: DeserializeOwned>(text: &[u8], wrong: &str) -> Result<T> {
 }
 
 fn refused<T>(what: &str) -> Result<T> {
-    Err(Error::unimplemented(format_args!("{what} is not supported by this runtime")))
+    Err(Error::unsupported(format_args!("{what} is not supported by this runtime")))
 }
 
 /// The directories of a root file system's layers on the host, the topmost first, from the mounts that containerd's
@@ -125,7 +125,7 @@ fn refused<T>(what: &str) -> Result<T> {
 /// Mounts of which no layers can be told.
 pub fn layers(mounts: &[Mount]) -> Result<Vec<PathBuf>> {
     let [mount] = mounts else {
-        return Err(Error::unimplemented(format_args!(
+        return Err(Error::unsupported(format_args!(
             "a root file system of {} mounts: use the snapshotter overlayfs",
             mounts.len()
         )));
@@ -141,7 +141,7 @@ pub fn layers(mounts: &[Mount]) -> Result<Vec<PathBuf>> {
         // A single layer without a writable one.
         "bind" => vec![&mount.source],
         other => {
-            return Err(Error::unimplemented(format_args!(
+            return Err(Error::unsupported(format_args!(
                 "a root file system of type {other:?}: use the snapshotter overlayfs"
             )));
         }

@@ -126,14 +126,14 @@ fn resource_limit(limit: &document::Rlimit) -> Result<ResourceLimit> {
 fn user(user: &document::User) -> Result<InstanceUser> {
     let number = |number: u32| {
         u16::try_from(number).map_err(|_| {
-            Error::unimplemented(format_args!(
+            Error::unsupported(format_args!(
                 "running as a user or with a group above {}, {number}, is not supported by this runtime",
                 u16::MAX
             ))
         })
     };
     if user.other_gids.len() > InstanceUser::MAX_GROUPS {
-        return Err(Error::unimplemented(format_args!(
+        return Err(Error::unsupported(format_args!(
             "running with more than {} additional groups is not supported by this runtime",
             InstanceUser::MAX_GROUPS
         )));

@@ -319,7 +319,7 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
         ("/linux/sysctl", json!({"net.ipv4.ip_unprivileged_port_start": "80"}), "sysctl"),
     ] {
         let error = parse(&with(single(), pointer, value)).expect_err(pointer);
-        assert_eq!(error.kind, ErrorKind::Unimplemented, "{error}");
+        assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
         assert!(error.message.contains(says), "{pointer}: {error}");
     }
 }
@@ -385,7 +385,7 @@ fn the_volumes_of_a_pod_of_kubernetes_are_told_apart() {
     ] {
         let error = parse(&with(single(), "/mounts", json!([bind("/x", source, "rw")])));
         let error = error.expect_err(source);
-        assert_eq!(error.kind, ErrorKind::Unimplemented, "{error}");
+        assert_eq!(error.kind, ErrorKind::Unsupported, "{error}");
         assert!(error.message.contains(source) && error.message.contains("/x"), "{error}");
     }
     for (target, source) in

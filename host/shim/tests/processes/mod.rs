@@ -45,7 +45,7 @@ impl Processes {
 
     fn run(&self, name: &Name, process: &spec::Process, has_input: bool) -> Result<Output> {
         if process.terminal.is_some() {
-            return Err(Error::new(ErrorKind::Unimplemented, "these have no terminals"));
+            return Err(Error::new(ErrorKind::Unsupported, "these have no terminals"));
         }
         let mut child = Command::new("/usr/sbin/chroot")
             .arg(self.root(&name.task))
