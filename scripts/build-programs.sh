@@ -9,8 +9,8 @@ set -euo pipefail
 packages=(squeezy) static_packages=() profile=release
 case ${1:-} in
 '') crates=213 ;;
---experiments) packages+=(squeezy-bench squeezy-shim) static_packages=(squeezy-requests) crates=306 ;;
---trial) static_packages=(squeezy-agent squeezy-workloads) profile=trial crates=275 ;;
+--experiments) packages+=(squeezy-bench squeezy-shim) static_packages=(squeezy-requests) crates=370 ;;
+--trial) static_packages=(squeezy-agent squeezy-workloads) profile=trial crates=293 ;;
 *)
 	echo "usage: scripts/build-programs.sh [--experiments | --trial]" >&2
 	exit 2
