@@ -94,7 +94,8 @@ systemd-nspawn --quiet --register=no --keep-unit --boot --console=pipe --directo
 booted=$!
 leader=
 for _ in $(seq 60); do
-	leader=$(pgrep --parent "$booted" || true)
+	# Others of its children end before its init has begun.
+	leader=$(pgrep --parent "$booted" --exact systemd || true)
 	[ -z "$leader" ] || break
 	sleep 0.5
 done
