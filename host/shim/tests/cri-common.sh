@@ -54,6 +54,19 @@ start_with_image() {
 	start_containerd
 	import_image "$image"
 }
+# until_forwarded SECONDS PATH TEXT COMMAND...: waits until that is said at a path of port 18080, which the command forwards
+# as long as it runs, and ends it.
+until_forwarded() {
+	local forwarding seconds=$1 path=$2 text=$3
+	"${@:4}" >"$work/forwarding" 2>&1 &
+	forwarding=$!
+	until_true "$seconds" says_at_18080 "$path" "$text"
+	kill "$forwarding"
+	wait "$forwarding" 2>/dev/null || true
+}
+says_at_18080() {
+	[ "$(curl --silent --max-time 20 "http://127.0.0.1:18080/$1")" = "$2" ]
+}
 mounts() {
 	cut -d' ' -f2 /proc/self/mounts | sort
 }

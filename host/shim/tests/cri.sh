@@ -122,14 +122,7 @@ assert int(stats["cpu"]["usageCoreNanoSeconds"]["value"]) > 0, stats'
 until_true 30 has_metrics
 
 echo "a port of it is forwarded"
-crictl port-forward "${ids[web]}" 18080:80 >"$work/forwarding" 2>&1 &
-forwarding=$!
-forwarded() {
-	[ "$(curl --silent --max-time 20 http://127.0.0.1:18080/hostname)" = web ]
-}
-until_true 30 forwarded
-kill "$forwarding"
-wait "$forwarding" 2>/dev/null || true
+until_forwarded 30 hostname web crictl port-forward "${ids[web]}" 18080:80
 
 echo "containerd restarts"
 kill -9 "$containerd"

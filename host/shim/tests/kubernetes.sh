@@ -119,14 +119,7 @@ cmp "$work/random" "$work/copy" || die "cp has changed a file"
 # containerd sends no output any more when input has ended.
 said=$({ echo attached; sleep 5; } | timeout 30 kubectl attach -i --quiet "$web" -c helper) || true
 [[ $said == *attached* ]] || die "attach said: $said"
-kubectl port-forward "$web" 18080:8080 >"$work/forwarding" 2>&1 &
-forwarding=$!
-forwarded() {
-	[ "$(curl --silent --max-time 20 http://127.0.0.1:18080/ready)" = yes ]
-}
-until_true 60 forwarded
-kill "$forwarding"
-wait "$forwarding" 2>/dev/null || true
+until_forwarded 60 ready yes kubectl port-forward "$web" 18080:8080
 
 echo "probes"
 of "$web" rm /www/ready

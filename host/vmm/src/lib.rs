@@ -67,7 +67,9 @@ pub use cpu_share::{CpuShare, CpuShares};
 pub use error::{Result, VmError};
 pub use host_memory::{SHARED_HUGE_PAGES_ON, SharedHugePages};
 pub use hyperalloc::{Grain, Taken};
-pub use measure::{CpuTimes, Resident, available_bytes, machine_bytes, transparent_huge_pages};
+pub use measure::{
+    CpuTimes, Resident, available_bytes, machine_bytes, memory_stat_bytes, transparent_huge_pages,
+};
 pub use memory::{
     GRANULE_BYTES, MAX_INSTANCES, MEMORY_BLOCK_BYTES, PartitionLayout, Resize, round_up,
 };

@@ -1,6 +1,7 @@
 //! What a control group has of memory, and the most that it may have.
 
 use super::{Group, Setting, Version, named};
+use squeezy_vmm::memory_stat_bytes;
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write},
@@ -56,11 +57,8 @@ fn clean_cache_bytes(version: Version, stat: &str) -> u64 {
         Version::One => ("total_cache", ["total_shmem", "total_dirty", "total_writeback"]),
         Version::Two => ("file", ["shmem", "file_dirty", "file_writeback"]),
     };
-    let number = |name: &str| -> u64 {
-        let found = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        found.and_then(|number| number.parse().ok()).unwrap_or(0)
-    };
-    others.into_iter().map(number).fold(number(cache), u64::saturating_sub)
+    let bytes = |name| memory_stat_bytes(stat, name);
+    others.into_iter().map(bytes).fold(bytes(cache), u64::saturating_sub)
 }
 
 #[cfg(test)]

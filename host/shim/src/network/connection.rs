@@ -131,7 +131,8 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     netlink.add_drop(pod, None)?;
     // Nor does the pod send to others from its loopback interface.
     netlink.add_drop(tap, Some(LOOPBACK_NETWORK))?;
-    check_senders(tap, settings)?;
+    let interfaces = interfaces()?;
+    check_senders(tap, &interfaces, settings)?;
     for (name, value) in [
         (format!("ipv4/conf/{tap}/forwarding"), "1"),
         (format!("ipv4/conf/{pod}/forwarding"), "1"),
@@ -143,7 +144,7 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
     }
     // Packets from and to the loopback interface pass the tap device, and nothing else that is there or comes later, though
     // nodes may have it otherwise for all that is made on them.
-    for interface in interfaces()? {
+    for interface in &interfaces {
         let value = if interface == tap { "1" } else { "0" };
         settings.change(format!("ipv4/conf/{interface}/route_localnet"), value)?;
     }
@@ -169,11 +170,11 @@ fn set_up(number: u8, tap: &str, uplink: &Uplink, settings: &mut Settings) -> io
 /// From the tap device comes nothing with another sender than the pod's, and from other interfaces what came before. The
 /// kernel does what the greater of an interface's setting and that of `all` says, and 2, which nodes may have for all, lets
 /// through more than 1. So the others have the greater one for themselves, and `all` has none.
-fn check_senders(tap: &str, settings: &mut Settings) -> io::Result<()> {
+fn check_senders(tap: &str, interfaces: &[String], settings: &mut Settings) -> io::Result<()> {
     let setting = |interface: &str| format!("ipv4/conf/{interface}/rp_filter");
     let of_all = number(&setting("all"))?;
-    for interface in interfaces()? {
-        let setting = setting(&interface);
+    for interface in interfaces {
+        let setting = setting(interface);
         let value = match interface.as_str() {
             "all" => continue,
             name if name == tap => 1,

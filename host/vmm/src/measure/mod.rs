@@ -109,13 +109,16 @@ fn cgroup_room_bytes() -> Option<u64> {
 /// whoever needs memory: `memory.stat` (v2) says how much of `used_bytes` that is. What is in files in memory counts as
 /// page cache there, and is none.
 fn without_caches(used_bytes: u64, stat: &str) -> u64 {
-    let number = |name: &str| -> u64 {
-        let found = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        found.and_then(|number| number.parse().ok()).unwrap_or(0)
-    };
+    let bytes = |name| memory_stat_bytes(stat, name);
     used_bytes
-        .saturating_sub(number("file").saturating_sub(number("shmem")))
-        .saturating_sub(number("slab_reclaimable"))
+        .saturating_sub(bytes("file").saturating_sub(bytes("shmem")))
+        .saturating_sub(bytes("slab_reclaimable"))
+}
+
+/// What a cgroup's `memory.stat` says of this kind of memory, in bytes: none if it does not say.
+pub fn memory_stat_bytes(stat: &str, name: &str) -> u64 {
+    let found = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    found.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// Resident private memory in each of `ranges` of a process. The ranges must not overlap.
