@@ -238,7 +238,7 @@ impl Drop for Host {
 /// A short queue, so that calls are refused. The memory suffices for one VM with all its instances,
 /// but hardly for a second one.
 fn configuration() -> String {
-    let policy = std::env::var("SQUEEZY_SOAK_POLICY").unwrap_or_else(|_| "squeezy".to_owned());
+    let policy = std::env::var("SQUEEZY_SOAK_POLICY").unwrap_or_else(|_| "overcommit".to_owned());
     format!(
         "policy = \"{policy}\"\nmemory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
          freeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"

@@ -120,7 +120,7 @@ impl Default for File {
             tls_key: Spanned::new(0..0, PathBuf::new()),
             state_directory: "/var/lib/squeezy".into(),
             memory: text("4G"),
-            policy: text("squeezy"),
+            policy: text("overcommit"),
             accelerator: text("auto"),
             memory_backend: text("auto"),
             shared_memory: text("128M"),
@@ -309,7 +309,7 @@ mod tests {
         let config = Config::parse("", Path::new("/etc/squeezy")).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:3233");
         assert_eq!(config.state_directory, Path::new("/var/lib/squeezy"));
-        assert_eq!(config.policy.name(), "squeezy");
+        assert_eq!(config.policy.name(), "overcommit");
         assert_eq!(Config::parse(HELP, Path::new("/etc/squeezy")).unwrap(), config);
         let packaged = include_str!("../../../../../packaging/squeezy.toml");
         assert_eq!(Config::parse(packaged, Path::new("/etc/squeezy")).unwrap(), config);
