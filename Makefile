@@ -23,7 +23,8 @@ EXPERIMENT ?= reclaim
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
-run: dependencies ## build what is missing and run a function in an N:1 VM
+# Says how long it takes before anything is installed.
+run: ## build what is missing and run a function in an N:1 VM
 	@scripts/build-side-by-side.sh FUNCTION=$(FUNCTION)
 	SQUEEZY_BUILD=$(CURDIR)/build/trial target/trial/squeezy run $(FUNCTION) $(ARGS)
 

@@ -220,7 +220,7 @@ compile() {
 	local expected=0 start=$SECONDS fresh=no
 	if [ ${#targets[@]} -eq 0 ] && [ ! -f "$objects/vmlinux.o" ]; then
 		[ -d "$objects/mm" ] || fresh=yes
-		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1930)
+		expected=$(cat "$kernel_cache/count-$variant" 2>/dev/null || echo 1874)
 	fi
 	with_progress "kernel $variant: objects" "$log" '^  (CC|AS|AR|LD) ' "$expected" \
 		"the $variant kernel does not build" kernel_make -j"$(nproc)" "$@"
