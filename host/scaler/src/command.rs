@@ -33,6 +33,18 @@ pub enum Command {
         /// Why. Its frozen instances, if any, end with it.
         reason: StopReason,
     },
+    /// End this VM at once, whatever runs in it, because its guest breaks the rules; answered by `VmEnded`. What its
+    /// instances do until then may be reported or not.
+    KillVm {
+        /// The VM.
+        vm: VmIndex,
+        /// An instance in it, which is frozen.
+        instance: InstanceNumber,
+        /// What that has taken all the same, in bytes.
+        taken_bytes: u64,
+        /// What it holds with that, in bytes.
+        resident_bytes: u64,
+    },
     /// Plug the memory of a new instance and start it; answered by `Started` or `StartFailed`.
     Start {
         /// The function to start an instance of.
@@ -99,7 +111,7 @@ pub enum StopReason {
     Retired,
     /// The scaler is draining.
     Draining,
-    /// Its VM holds more memory than it may, and more than there is.
+    /// It, or its paused VM, holds more memory than it is charged for, and more than there is.
     Overdrawn,
 }
 

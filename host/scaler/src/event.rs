@@ -106,6 +106,15 @@ pub enum Event {
         /// Processor time it took.
         cpu: Duration,
     },
+    /// A frozen instance was measured again. If it holds more than it is charged for, it is charged for that, or ended if
+    /// there is not so much memory. If it has grown by more than an honest guest brings about, its VM is ended. Has no
+    /// effect if the instance has been thawed or its VM paused since.
+    Measured {
+        /// The instance, which [`crate::Scaler::worth_measuring`] has named.
+        instance: InstanceNumber,
+        /// Its resident memory on the host now, in bytes.
+        resident_bytes: u64,
+    },
     /// The instance could not be squeezed, or did not answer in time.
     SqueezeFailed(InstanceNumber),
     /// Every process of the instance is gone.

@@ -3,8 +3,12 @@
 mod common;
 
 use common::{Daemon, build, copy_of_html, until, value};
+use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::json;
-use std::time::{Duration, UNIX_EPOCH};
+use std::{
+    fs,
+    time::{Duration, UNIX_EPOCH},
+};
 
 /// A server that answers each call with the return value of the function `answer` of a Python
 /// program.
@@ -371,4 +375,77 @@ fn a_paused_vm_loses_the_instance_that_was_used_least_recently_and_no_other() {
         let ended = metric(&format!("squeezy_instances_ended_total{labels}"));
         assert_eq!(ended.unwrap_or(0.0), evicted, "{name}");
     }
+}
+
+/// Answers at once when it is started, and keeps every call waiting.
+const SLOW: &str = r#"
+calls = 0
+
+def answer():
+    global calls
+    calls += 1
+    if calls > 1:
+        time.sleep(50)
+    return {}
+"#;
+
+/// Has the host put memory behind all that a VM has and could have, partitions of frozen instances included. No function
+/// can, but a guest whose kernel has been taken over.
+fn touch_everything(daemon: &Daemon) {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap();
+    let paths = descriptors.map(|entry| entry.unwrap().path());
+    let is_memory = |path: &std::path::PathBuf| {
+        let file = fs::read_link(path);
+        file.is_ok_and(|file| file.to_string_lossy().starts_with("/memfd:squeezy-"))
+    };
+    let mut count = 0;
+    for path in paths.filter(is_memory) {
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let bytes = file.metadata().unwrap().len();
+        fallocate(&file, FallocateFlags::empty(), 0, bytes).unwrap();
+        count += 1;
+    }
+    assert!(count >= 2, "it has {count} files with memory");
+}
+
+#[test]
+fn a_vm_in_which_a_frozen_instance_grows_is_ended_and_booted_again() {
+    let Some(build) = build() else { return };
+    let images = tempfile::tempdir().unwrap();
+    let mut configuration = "memory = \"2G\"\npolicy = \"overcommit\"\n\
+                             memory_backend = \"memfd\"\nfreeze_after_seconds = 0.2\n"
+        .to_owned();
+    for (name, program) in [("slow", SLOW), ("frozen", CLOCK)] {
+        let function = copy_of_html(&build, images.path(), name, Some(&server(program)));
+        configuration += &format!("{function}memory_limit = \"256M\"\n");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let metric = |series: &str| value(&daemon.metrics(), series).unwrap_or(0.0);
+    let call = || {
+        let path = "/namespaces/_/actions/frozen?blocking=true&result=true";
+        let (status, result) = daemon.ask("POST", path, Some(json!({})));
+        assert_eq!(status, 200, "{result}");
+    };
+    call();
+    // So that the VM goes on.
+    let (status, accepted) = daemon.ask("POST", "/namespaces/_/actions/slow", Some(json!({})));
+    assert_eq!(status, 202, "{accepted}");
+    until("one to work beside a frozen one", || {
+        let of = |name, state| {
+            metric(&format!("squeezy_instances{{function=\"{name}\",state=\"{state}\"}}"))
+        };
+        (of("slow", "busy") == 1.0 && of("frozen", "frozen") == 1.0).then_some(())
+    });
+    touch_everything(&daemon);
+    let ended = daemon.says("is frozen and has taken");
+    assert!(ended.contains("ended: instance") && ended.contains("MiB"), "{ended}");
+    until("the call to fail", || {
+        (metric("squeezy_calls_failed_total{function=\"slow\"}") == 1.0).then_some(())
+    });
+    for name in ["slow", "frozen"] {
+        let labels = format!("{{function=\"{name}\",reason=\"vm_ended\"}}");
+        assert_eq!(metric(&format!("squeezy_instances_ended_total{labels}")), 1.0, "{name}");
+    }
+    call();
 }

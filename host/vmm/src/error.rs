@@ -78,6 +78,20 @@ pub enum VmError {
         bytes: u64,
     },
 
+    /// The guest has let a frozen instance take memory.
+    #[error(
+        "instance {instance} is frozen and has taken {} of memory, {} in all: the guest's kernel is broken or has been taken over",
+        ByteSize(*taken_bytes), ByteSize(*resident_bytes)
+    )]
+    FrozenGrew {
+        /// The instance's number.
+        instance: u64,
+        /// What it has taken since the host last measured it.
+        taken_bytes: u64,
+        /// What it holds with that.
+        resident_bytes: u64,
+    },
+
     /// The guest's kernel has panicked.
     #[error("the guest's kernel has panicked: {0}")]
     Panicked(String),

@@ -258,7 +258,8 @@ impl ProcessHost {
             | Command::ResumeVm(_)
             | Command::Condemn(_)
             | Command::Prewarmed(_)
-            | Command::LendVm { .. } => {}
+            | Command::LendVm { .. }
+            | Command::KillVm { .. } => {}
             Command::Reclaim { instance, .. } => return Some(Event::Reclaimed(instance)),
             Command::Start { function, instance, .. } => {
                 self.counters.cold_boots_count += 1;
@@ -330,6 +331,7 @@ mod tests {
                 rise: Duration::from_secs(1),
                 frozen_for: Duration::ZERO,
                 processors: 1,
+                tolerance_bytes: SqueezePolicy::TOLERANCE_BYTES,
             },
             processors: 1,
         };

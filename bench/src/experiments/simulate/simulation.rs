@@ -320,8 +320,8 @@ impl Simulation<'_> {
                 self.later(END, What::Ended(vm));
             }
             Command::PauseVm { vm, .. } => self.later(PAUSE, What::Paused(vm)),
-            // No guest asks.
-            Command::LendVm { .. } | Command::Prewarmed(_) => {}
+            // No guest asks, and nothing is measured again.
+            Command::LendVm { .. } | Command::KillVm { .. } | Command::Prewarmed(_) => {}
             Command::ResumeVm(vm) => self.charge(vm, self.places[vm.0 as usize].base_bytes),
             Command::Start { function, instance, .. } => {
                 self.outcome.started += 1;

@@ -54,6 +54,7 @@ const AT_ONCE: SqueezePolicy = SqueezePolicy {
     rise: Duration::from_secs(1),
     frozen_for: Duration::ZERO,
     processors: 1,
+    tolerance_bytes: SqueezePolicy::TOLERANCE_BYTES,
 };
 
 /// Memory of a frozen Java or JavaScript instance in its VM, before and after it is squeezed.

@@ -151,6 +151,11 @@ impl Machine for MicroVms {
         Box::pin(std::future::pending())
     }
 
+    /// No instance is charged for less than its VM may take, so none is found to have taken more.
+    fn kill(&self, reason: VmError) {
+        self.all().iter().for_each(|vm| vm.kill(reason.clone()));
+    }
+
     fn end(&self) -> BoxFuture<'_, Result<(), VmError>> {
         let vms = self.all();
         Box::pin(async move {

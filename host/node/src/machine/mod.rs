@@ -82,6 +82,8 @@ pub trait Machine: Send + Sync {
     fn ended(&self) -> Option<VmError>;
     /// Waits until it has ended as a whole.
     fn wait(&self) -> BoxFuture<'_, ()>;
+    /// Ends it at once: it then has ended by itself, for this reason.
+    fn kill(&self, reason: VmError);
     /// Shuts it down.
     fn end(&self) -> BoxFuture<'_, Result<(), VmError>>;
 }

@@ -140,6 +140,10 @@ impl Machine for SharedVm {
         })
     }
 
+    fn kill(&self, reason: VmError) {
+        self.vm.kill(reason);
+    }
+
     fn end(&self) -> BoxFuture<'_, Result<(), VmError>> {
         Box::pin(self.vm.stop())
     }

@@ -2,7 +2,8 @@
 //!
 //! Its tables are in `table`, what it receives in `message`, and what it does with VMs, instances and calls
 //! in the files of these names; instances ahead of calls are in `prewarm`, guests that lack memory in `starving`; freezing
-//! and squeezing idle instances are in `rest`, and taking their memory while their VM is paused in `condemn`.
+//! and squeezing idle instances are in `rest`, measuring them again while their VM runs is in `watch`, and taking their
+//! memory while it is paused in `condemn`.
 
 use super::{
     FunctionLimits, NodeError,
@@ -222,6 +223,9 @@ impl Actor {
             Command::ResumeVm(vm) => self.resume(vm),
             Command::EndVm { vm, reason } => self.end_vm(vm, reason),
             Command::LendVm { vm, bytes } => self.lend(vm, bytes),
+            Command::KillVm { vm, instance, taken_bytes, resident_bytes } => {
+                self.kill_vm(vm, instance, taken_bytes, resident_bytes);
+            }
             Command::Start { function, vm, instance } => self.start(now, instance, function, vm),
             Command::Freeze(instance) => self.freeze(instance),
             Command::Squeeze(instance) => self.squeeze(instance),
@@ -254,6 +258,8 @@ impl Actor {
                 self.starved(vm, boot, wanted_bytes);
             }
             Ok(Completion::Lent { vm, boot, bytes, result }) => self.lent(vm, boot, bytes, result),
+            Ok(Completion::LookDue { vm, boot }) => self.look(vm, boot),
+            Ok(Completion::Looked { vm, boot, found }) => self.looked(vm, boot, found),
             Ok(Completion::VmGone { vm, boot }) => self.vm_gone(vm, boot),
             Ok(Completion::Plugged { instance, function, asked, outcome }) => {
                 self.plugged(instance, function, asked, &outcome);

@@ -49,6 +49,7 @@ impl Actor {
             ready: None,
             requests: BTreeSet::new(),
             generation: Arc::default(),
+            seen_frozen: None,
             doomed: None,
             left: None,
         };

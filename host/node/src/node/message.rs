@@ -1,7 +1,8 @@
 //! What the actor receives: messages from handles, and the results of its own tasks.
 
 use super::{
-    FunctionLimits, NodeError, NodeStatus, condemn::Doomed, prewarm::PendingPrewarmed, rest::AtRest,
+    FunctionLimits, NodeError, NodeStatus, condemn::Doomed, prewarm::PendingPrewarmed,
+    rest::AtRest, watch::Found,
 };
 use crate::{
     Answer, Blueprint, Call, CallError, Contract, FunctionImage, InstanceError, Machine, Reply,
@@ -107,6 +108,15 @@ pub(super) enum Completion {
         bytes: u64,
         /// What it was lent, in bytes.
         result: Result<u64, VmError>,
+    },
+    LookDue {
+        vm: VmIndex,
+        boot: u64,
+    },
+    Looked {
+        vm: VmIndex,
+        boot: u64,
+        found: Vec<Found>,
     },
     VmGone {
         vm: VmIndex,

@@ -12,6 +12,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod vms;
+mod watch;
 
 use crate::{Answer, Blueprint, Call, CallError, Contract, FunctionImage, Observer, VmPlan};
 use actor::Actor;

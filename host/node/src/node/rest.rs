@@ -12,6 +12,8 @@ use std::sync::{
 /// What is known of an instance that has just been frozen.
 #[derive(Default)]
 pub(super) struct AtRest {
+    /// The instance as its guest describes it, if it is frozen.
+    seen: Option<squeezy_protocol::Instance>,
     /// Free memory of it that the host has taken, if it could.
     taken: Option<Taken>,
     /// Its resident memory on the host in bytes, if it was measured.
@@ -34,14 +36,14 @@ impl Rest {
 
 async fn at_rest(
     guest: &dyn Guest,
-    instance: &squeezy_protocol::Instance,
+    instance: squeezy_protocol::Instance,
     measures: bool,
 ) -> AtRest {
     // That it could not be taken has been logged, and costs nothing but memory.
-    let taken = guest.take_free(instance, Grain::Area, Box::new(|| true)).await;
+    let taken = guest.take_free(&instance, Grain::Area, Box::new(|| true)).await;
     let taken = taken.and_then(Result::ok);
-    let resident_bytes = if measures { guest.resident(instance).await } else { None };
-    AtRest { taken, resident_bytes }
+    let resident_bytes = if measures { guest.resident(&instance).await } else { None };
+    AtRest { seen: Some(instance), taken, resident_bytes }
 }
 
 impl Actor {
@@ -49,7 +51,7 @@ impl Actor {
         let measures = self.measures_frozen;
         self.begin_at_rest(instance, async move |frozen, Rest { generation, .. }| {
             let result = match frozen.freeze().await {
-                Ok(Some(seen)) => Ok(at_rest(&*frozen.guest, &seen, measures).await),
+                Ok(Some(seen)) => Ok(at_rest(&*frozen.guest, seen, measures).await),
                 other => other.map(|_| AtRest::default()),
             };
             Completion::Frozen { instance, generation, result }
@@ -79,7 +81,7 @@ impl Actor {
     }
 
     /// Whether an instance has been neither frozen nor thawed since this generation.
-    fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
+    pub(super) fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
         let now = self.instances.get(&instance).map(|entry| entry.generation.load(Relaxed));
         now == Some(generation)
     }
@@ -100,8 +102,11 @@ impl Actor {
             Err(error) => self.note(&format!("instance {instance} could not be frozen: {error}")),
         }
         if self.is_of(instance, generation) {
-            let resident_bytes =
-                result.ok().and_then(|rest| rest.resident_bytes).unwrap_or(u64::MAX);
+            let AtRest { seen, resident_bytes, .. } = result.unwrap_or_default();
+            if let Some(entry) = self.instances.get_mut(&instance) {
+                entry.seen_frozen = seen;
+            }
+            let resident_bytes = resident_bytes.unwrap_or(u64::MAX);
             self.event(Event::Frozen { instance, resident_bytes });
         }
     }

@@ -106,6 +106,8 @@ pub(super) struct InstanceEntry {
     pub(super) requests: BTreeSet<RequestNumber>,
     /// Counts freezes and thaws: a result from an earlier generation is stale.
     pub(super) generation: Arc<AtomicU64>,
+    /// What its guest said of it when it was last frozen: what it is charged for is in the partition that it was in.
+    pub(super) seen_frozen: Option<squeezy_protocol::Instance>,
     /// Its partition, if it has been doomed.
     pub(super) doomed: Option<PartitionNumber>,
     /// The partition that it was in, if it has been stopped.

@@ -118,6 +118,7 @@ impl Actor {
                     Completion::VmGone { vm, boot }
                 });
                 self.watch_starving(vm);
+                self.watch_frozen(vm);
                 self.event(Event::VmBooted(vm));
             }
             Err(error) => {

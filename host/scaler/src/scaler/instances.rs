@@ -22,6 +22,8 @@ impl Scaler {
         }
         if self.is_retired(number) {
             self.stop(number, StopReason::Retired, commands);
+        } else if self.ends_with_vm(number) {
+            self.stop(number, StopReason::Broken, commands);
         }
         Ok(())
     }
@@ -35,7 +37,7 @@ impl Scaler {
     ) -> Result<(), Unexpected> {
         let starting = |s| matches!(s, InstanceState::Starting);
         let instance = self.change(number, event, InstanceState::Stopping, starting)?;
-        commands.push(Command::Stop { instance: number, reason: StopReason::Broken });
+        self.stop(number, StopReason::Broken, commands);
         self.has_failed(now, instance.function);
         // It may start in the replacement VM. But if nothing has ever started in this one, replacing it would
         // not help.
@@ -66,7 +68,7 @@ impl Scaler {
         if requests > 1 {
             // The others may well be answered.
             self.set(number, InstanceState::Busy { requests: requests - 1, dying });
-        } else if dying {
+        } else if dying || self.ends_with_vm(number) {
             self.stop(number, StopReason::Broken, commands);
         } else if self.is_retired(number) {
             self.stop(number, StopReason::Retired, commands);
@@ -155,7 +157,7 @@ impl Scaler {
         }
     }
 
-    /// Stops an instance of a running VM.
+    /// Stops an instance of a running VM. If the VM is ending, the instance ends with it.
     pub(super) fn stop(
         &mut self,
         number: InstanceNumber,
@@ -163,7 +165,13 @@ impl Scaler {
         commands: &mut Vec<Command>,
     ) {
         self.set(number, InstanceState::Stopping);
-        commands.push(Command::Stop { instance: number, reason });
+        if !self.ends_with_vm(number) {
+            commands.push(Command::Stop { instance: number, reason });
+        }
+    }
+
+    fn ends_with_vm(&self, number: InstanceNumber) -> bool {
+        self.pool.get(number).is_some_and(|instance| self.ending.contains(&instance.vm))
     }
 
     pub(super) fn is_retired(&self, number: InstanceNumber) -> bool {

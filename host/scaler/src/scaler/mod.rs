@@ -3,7 +3,7 @@
 //! An [`Event`] is handled to a fixed point. Its immediate effect is in `vms`, `instances` and `queue`. What
 //! follows from it: whose turn it is (`turns`, by the rules of `tenants`), who gets a request or memory (`scale`, and
 //! `lend` for guests that lack it) and who gives it up (`evict`, to what is entitled to it, `claim`), timeouts (`expire`),
-//! instances that are wanted ahead of calls (`prewarm`) or kept up without any (`keep`), frozen instances (`squeeze`), VMs in which all instances are frozen (`pause`), instances that lose their memory
+//! instances that are wanted ahead of calls (`prewarm`) or kept up without any (`keep`), frozen instances (`squeeze`), those that are measured again (`watch`), VMs in which all instances are frozen (`pause`), instances that lose their memory
 //! while their VM is paused (`condemn`), and the removal of what is no longer needed (`leave`). `pool` holds the
 //! instances, `deadlines` the times at which they need attention.
 
@@ -30,6 +30,7 @@ mod tenants;
 mod tests;
 mod turns;
 mod vms;
+mod watch;
 
 use crate::{
     Budget, Command, Event, FunctionIndex, InstanceNumber, InstanceState, Moment, RequestNumber,
@@ -320,7 +321,10 @@ impl Scaler {
                 self.frozen(now, instance, resident_bytes);
             }
             Event::Squeezed { instance, resident_bytes, cpu } => {
-                self.squeezed(instance, event, resident_bytes, cpu)?;
+                self.squeezed(now, instance, event, resident_bytes, cpu)?;
+            }
+            Event::Measured { instance, resident_bytes } => {
+                self.measured(now, instance, resident_bytes, &mut commands);
             }
             Event::SqueezeFailed(number) => self.squeeze_failed(number, event)?,
             Event::Stopped(number) => self.stopped(number, event, &mut commands)?,

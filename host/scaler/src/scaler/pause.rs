@@ -111,6 +111,12 @@ impl Scaler {
         reason: StopReason,
         commands: &mut Vec<Command>,
     ) {
+        self.begin_end(index);
+        commands.push(Command::EndVm { vm: index, reason });
+    }
+
+    /// Notes that a VM is ending, and with it what is frozen, idle or condemned in it.
+    pub(super) fn begin_end(&mut self, index: VmIndex) {
         for number in self.pool.within(index).collect::<Vec<_>>() {
             if let Some(InstanceState::Idle { .. } | InstanceState::Condemned { .. }) =
                 self.state(number)
@@ -119,6 +125,5 @@ impl Scaler {
             }
         }
         self.set_vm(index, VmState::Ending);
-        commands.push(Command::EndVm { vm: index, reason });
     }
 }

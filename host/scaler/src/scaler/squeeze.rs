@@ -51,7 +51,7 @@ impl Scaler {
         }
     }
 
-    /// Charges a frozen instance with what it holds, which is all it can take until it is thawed.
+    /// Charges a frozen instance with what it holds, which is all it may take until it is thawed.
     pub(super) fn frozen(&mut self, now: Moment, number: InstanceNumber, resident_bytes: u64) {
         let Some(instance) = self.pool.get(number).filter(is_frozen) else { return };
         if self.squeeze_manager.is_none() {
@@ -94,6 +94,7 @@ impl Scaler {
     /// Records what an instance holds after a squeeze, unless it has been thawed since.
     pub(super) fn squeezed(
         &mut self,
+        now: Moment,
         number: InstanceNumber,
         event: Event,
         resident_bytes: u64,
@@ -102,7 +103,7 @@ impl Scaler {
         self.rested(number, event)?;
         let Some(squeeze_manager) = &mut self.squeeze_manager else { return Ok(()) };
         if squeeze_manager.is_running(number) {
-            squeeze_manager.squeezed(number, resident_bytes, cpu);
+            squeeze_manager.squeezed(now, number, resident_bytes, cpu);
             self.charge_resident(number, resident_bytes);
         }
         Ok(())

@@ -31,9 +31,24 @@ pub struct SqueezePolicy {
     /// Processors of the host. Each starting or busy instance occupies one, and only idle ones are used to
     /// squeeze.
     pub processors: u32,
+    /// By how many bytes a frozen instance may grow in ten seconds before its guest is to blame for it.
+    pub tolerance_bytes: u64,
 }
 
+/// The time in which a frozen instance may grow by [`SqueezePolicy::tolerance_bytes`].
+const TOLERANCE_SECONDS: u64 = 10;
+
 impl SqueezePolicy {
+    /// What a frozen instance may grow by in ten seconds although its guest is honest: twice 16 MiB.
+    ///
+    /// That is what `khugepaged` goes over every ten seconds (`pages_to_scan`). The host's fills the holes of huge pages
+    /// out of which single pages were taken. The guest's takes a free huge page of the partition for what was in small
+    /// ones, which the host keeps for now. Both are for a whole machine, and one instance may be all that there is.
+    /// Nothing else comes near: a guest's kernel that reads past the end of a page has the host put 2 MiB there, what
+    /// moves pages leaves partitions alone, and whoever reads an instance's memory from outside (the agent does not)
+    /// finds what is there.
+    pub const TOLERANCE_BYTES: u64 = 32 << 20;
+
     /// Squeezes above a quarter of the memory, after a second frozen. The paper's 60% are hardly ever reached
     /// here: starting and busy instances are charged in full, and frozen ones are evicted for them before
     /// that (`bench/results/cache/README.md`).
@@ -49,6 +64,7 @@ impl SqueezePolicy {
             rise: Duration::from_secs(60),
             frozen_for: Duration::from_secs(1),
             processors,
+            tolerance_bytes: Self::TOLERANCE_BYTES,
         }
     }
 }
@@ -59,6 +75,8 @@ struct Frozen {
     function: FunctionIndex,
     since: Moment,
     resident_bytes: u64,
+    /// When that was last measured.
+    measured: Moment,
 }
 
 /// Keeps track of the frozen instances.
@@ -102,7 +120,8 @@ impl SqueezeManager {
         resident_bytes: u64,
     ) {
         self.thawed(number);
-        self.frozen.insert(number, Frozen { function, since: now, resident_bytes });
+        let frozen = Frozen { function, since: now, resident_bytes, measured: now };
+        self.frozen.insert(number, frozen);
         self.held_bytes += resident_bytes;
         if !self.failed.contains(&number) {
             self.ready.insert((now, number));
@@ -160,14 +179,34 @@ impl SqueezeManager {
     }
 
     /// An instance was squeezed and now holds `resident_bytes`. Has no effect if it has been thawed since.
-    pub fn squeezed(&mut self, number: InstanceNumber, resident_bytes: u64, cpu: Duration) {
+    pub fn squeezed(
+        &mut self,
+        now: Moment,
+        number: InstanceNumber,
+        resident_bytes: u64,
+        cpu: Duration,
+    ) {
         if self.running.remove(&number).is_none() {
             return;
         }
         let Some(frozen) = self.frozen.get_mut(&number) else { return };
         self.held_bytes = self.held_bytes - frozen.resident_bytes + resident_bytes;
-        frozen.resident_bytes = resident_bytes;
+        (frozen.resident_bytes, frozen.measured) = (resident_bytes, now);
         self.profiles.learn(number, frozen.function, Profile { left_bytes: resident_bytes, cpu });
+    }
+
+    /// A frozen instance was measured again. Returns by how many bytes it may have grown since it was last measured.
+    ///
+    /// The longer ago that was, the more: its VM may have been paused meanwhile, and the host's kernel at work on it. And
+    /// always once more: what comes by every ten seconds comes by twice in a little more than that.
+    pub fn measured(&mut self, now: Moment, number: InstanceNumber, resident_bytes: u64) -> u64 {
+        let Some(frozen) = self.frozen.get_mut(&number) else { return 0 };
+        let grown_bytes = resident_bytes.saturating_sub(frozen.resident_bytes);
+        self.held_bytes += grown_bytes;
+        frozen.resident_bytes += grown_bytes;
+        let seconds = now.since(std::mem::replace(&mut frozen.measured, now)).as_secs();
+        let tolerance_bytes = self.policy.tolerance_bytes;
+        tolerance_bytes.saturating_mul(TOLERANCE_SECONDS + seconds) / TOLERANCE_SECONDS
     }
 
     /// An instance could not be squeezed, and is left alone from now on.

@@ -11,6 +11,7 @@ fn policy() -> SqueezePolicy {
         rise: Duration::from_secs(100),
         frozen_for: Duration::from_secs(2),
         processors: 2,
+        tolerance_bytes: 10 * MIB,
     }
 }
 
@@ -65,7 +66,7 @@ fn an_instance_is_squeezed_until_it_runs() {
     let mut squeeze_manager = squeeze_manager(&[200, 200]);
     squeeze_manager.begin(n(0));
     assert!(!squeeze_manager.is_squeezed(n(0)), "not yet");
-    squeeze_manager.squeezed(n(0), 10 * MIB, Duration::from_millis(10));
+    squeeze_manager.squeezed(at(5), n(0), 10 * MIB, Duration::from_millis(10));
     assert!(squeeze_manager.is_squeezed(n(0)) && !squeeze_manager.is_squeezed(n(1)));
     squeeze_manager.thawed(n(0));
     assert!(!squeeze_manager.is_squeezed(n(0)));
@@ -93,7 +94,7 @@ fn what_brings_most_for_its_processor_time_comes_first() {
     for (number, left_bytes, milliseconds) in [(0, 200 * MIB, 10), (1, 250 * MIB, 10)] {
         assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(number)));
         squeeze_manager.begin(n(number));
-        squeeze_manager.squeezed(n(number), left_bytes, Duration::from_millis(milliseconds));
+        squeeze_manager.squeezed(at(5), n(number), left_bytes, Duration::from_millis(milliseconds));
     }
     assert_eq!(squeeze_manager.choose(at(5), 0), None, "nothing is left to gain");
     // An instance is judged by its own past, a new instance by its function's, a new function by all: 300 MiB
@@ -105,7 +106,7 @@ fn what_brings_most_for_its_processor_time_comes_first() {
     while let Some(number) = squeeze_manager.choose(at(10), 0) {
         order.push(number);
         squeeze_manager.begin(number);
-        squeeze_manager.squeezed(number, 0, Duration::from_millis(10));
+        squeeze_manager.squeezed(at(5), number, 0, Duration::from_millis(10));
         // These squeezes must not change the profiles under test.
         squeeze_manager.profiles = known();
     }
@@ -135,9 +136,9 @@ fn what_costs_little_comes_before_what_brings_more() {
 fn nobody_is_squeezed_twice_without_a_request_between() {
     let mut squeeze_manager = squeeze_manager(&[300, 300]);
     squeeze_manager.begin(n(0));
-    squeeze_manager.squeezed(n(0), 290 * MIB, Duration::from_millis(1));
+    squeeze_manager.squeezed(at(5), n(0), 290 * MIB, Duration::from_millis(1));
     squeeze_manager.begin(n(1));
-    squeeze_manager.squeezed(n(1), 290 * MIB, Duration::from_millis(1));
+    squeeze_manager.squeezed(at(5), n(1), 290 * MIB, Duration::from_millis(1));
     assert_eq!(squeeze_manager.choose(at(5), 0), None);
     squeeze_manager.thawed(n(0));
     squeeze_manager.frozen(at(6), n(0), F, 300 * MIB);
@@ -165,9 +166,25 @@ fn what_is_gone_leaves_nothing() {
     let mut squeeze_manager = squeeze_manager(&[300, 300, 300]);
     squeeze_manager.begin(n(0));
     squeeze_manager.failed(n(1));
-    squeeze_manager.squeezed(n(2), 1, Duration::ZERO);
+    squeeze_manager.squeezed(at(5), n(2), 1, Duration::ZERO);
     (0..3).for_each(|number| squeeze_manager.gone(n(number)));
     assert_eq!(squeeze_manager.held_bytes, 0);
     let SqueezeManager { frozen, ready, running, failed, .. } = &squeeze_manager;
     assert!(frozen.is_empty() && ready.is_empty() && running.is_empty() && failed.is_empty());
+}
+
+#[test]
+fn who_is_measured_again_may_have_grown_by_so_much_a_time() {
+    let mut squeeze_manager = squeeze_manager(&[50]);
+    squeeze_manager.frozen(at(5), n(0), F, 50 * MIB);
+    assert_eq!(squeeze_manager.measured(at(5), n(0), 50 * MIB), 10 * MIB);
+    assert_eq!(squeeze_manager.measured(at(15), n(0), 49 * MIB), 20 * MIB);
+    assert_eq!(squeeze_manager.measured(at(315), n(0), 60 * MIB), 310 * MIB);
+    // What it is squeezed for is what it holds by now.
+    assert_eq!(squeeze_manager.held_bytes, 60 * MIB);
+    squeeze_manager.begin(n(0));
+    squeeze_manager.squeezed(at(320), n(0), 20 * MIB, Duration::ZERO);
+    assert_eq!(squeeze_manager.measured(at(330), n(0), 20 * MIB), 20 * MIB);
+    squeeze_manager.thawed(n(0));
+    assert_eq!(squeeze_manager.held_bytes, 0);
 }

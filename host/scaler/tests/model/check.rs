@@ -53,6 +53,17 @@ impl Model {
                     }
                 }
             }
+            Command::KillVm { vm, instance, taken_bytes, resident_bytes } => {
+                assert!(self.overdrawn.remove(&vm), "killed for nothing");
+                assert_eq!(self.vms.insert(vm, VmModel::Ending), Some(VmModel::Up));
+                let charged_bytes = self.instances[&instance].charged_bytes;
+                assert_eq!(resident_bytes, charged_bytes + taken_bytes);
+                // Nothing in it takes a request any more, or is charged for less.
+                self.unfit.insert(vm);
+                let within = self.instances.iter().filter(|(_, entry)| entry.vm == vm);
+                let within: Vec<_> = within.map(|(&number, _)| number).collect();
+                within.into_iter().for_each(|number| self.forget_rest(number));
+            }
             Command::Start { function, vm, instance } => {
                 assert_eq!(self.vms[&vm], VmModel::Up, "an instance without a VM");
                 assert_eq!(self.function_policy(function).vm, vm);
@@ -70,6 +81,7 @@ impl Model {
                     broken: false,
                     free_since: self.now,
                     charged_bytes: self.vm_policy(vm).instance_bytes,
+                    measured: self.now,
                 };
                 assert!(self.instances.insert(instance, entry).is_none(), "a number used twice");
                 let vms = self

@@ -45,6 +45,8 @@ pub struct InstanceEntry {
     pub broken: bool,
     pub free_since: Moment,
     pub charged_bytes: u64,
+    /// When it was last known what it holds.
+    pub measured: Moment,
 }
 
 pub struct Model {
@@ -58,7 +60,8 @@ pub struct Model {
     pub charged_bytes: BTreeMap<VmIndex, u64>,
     /// What each was lent since it booted.
     pub lent_bytes: BTreeMap<VmIndex, u64>,
-    /// Paused VMs that hold more than there is for them, and have to be ended at once.
+    /// VMs that have to be ended at once: paused ones that hold more than there is for them, and those in which something
+    /// frozen grows.
     overdrawn: BTreeSet<VmIndex>,
     pub instances: BTreeMap<InstanceNumber, InstanceEntry>,
     /// Stopped instances whose memory the guest kept: their VM and how many bytes.
@@ -243,6 +246,7 @@ impl Model {
                 }
                 Event::VmPaused { vm, resident_bytes }
             }
+            Command::KillVm { vm, .. } => return self.gone(vm),
             Command::EndVm { vm, .. } => {
                 self.vms.insert(vm, VmModel::Absent);
                 self.unfit.remove(&vm);
@@ -312,6 +316,40 @@ impl Model {
     pub fn rests(&mut self, instance: InstanceNumber, resident_bytes: u64) {
         let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.charged_bytes = entry.charged_bytes.min(resident_bytes);
+        entry.measured = self.now;
+    }
+
+    /// One of the frozen instances that are to be measured again turns out to hold this much. If there is none, the
+    /// result is about another one, and comes too late.
+    fn measure(&mut self, which: usize, resident_bytes: u64) {
+        let watched = self.vms.keys().flat_map(|&vm| self.scaler.worth_measuring(vm));
+        let watched: Vec<_> = watched.collect();
+        let Some(&instance) = watched.get(which % watched.len().max(1)) else {
+            let mut all = self.instances.keys().copied();
+            if let Some(instance) = all.nth(which % self.instances.len().max(1)) {
+                self.tell(Event::Measured { instance, resident_bytes });
+            }
+            return;
+        };
+        let InstanceEntry { vm, frozen, charged_bytes, measured, .. } = self.instances[&instance];
+        assert!(frozen && self.vms[&vm] == VmModel::Up, "{instance:?} may take memory, or cannot");
+        let changes = [Command::Freeze(instance), Command::Squeeze(instance)];
+        let changes = self.pending.iter().any(|command| changes.contains(command));
+        assert!(!changes, "what {instance:?} holds is about to change");
+        let policy = self.policies.squeeze.expect("it is charged for what it holds");
+        let seconds = self.now.since(measured).as_secs();
+        let tolerated_bytes = policy.tolerance_bytes * (10 + seconds) / 10;
+        let most_bytes = self.vm_policy(vm).instance_bytes;
+        let taken_bytes = resident_bytes.min(most_bytes).saturating_sub(charged_bytes);
+        let has_room = taken_bytes <= self.free_bytes(self.owner(vm));
+        let entry = self.instances.get_mut(&instance).expect("a known instance");
+        entry.measured = self.now;
+        if taken_bytes > tolerated_bytes {
+            self.overdrawn.insert(vm);
+        } else if has_room {
+            entry.charged_bytes += taken_bytes;
+        }
+        self.tell(Event::Measured { instance, resident_bytes });
     }
 
     /// A paused VM is charged for all that it holds, or ended.
@@ -360,6 +398,7 @@ impl Model {
             if well {
                 entry.charged_bytes = entry.charged_bytes.saturating_sub(freed_bytes);
             }
+            entry.measured = self.now;
         }
         match well {
             true => Event::Condemned { instance, freed_bytes },
@@ -367,14 +406,20 @@ impl Model {
         }
     }
 
-    /// Removes a VM with everything in it.
+    /// A VM ends by itself.
     pub fn crash(&mut self, which: usize) {
         let there = |(&vm, &vm_model): (&VmIndex, &VmModel)| {
             let there = [VmModel::Up, VmModel::Paused, VmModel::Ending].contains(&vm_model);
             there.then_some(vm)
         };
         let vms: Vec<_> = self.vms.iter().filter_map(there).collect();
-        let Some(&vm) = vms.get(which % vms.len().max(1)) else { return };
+        if let Some(&vm) = vms.get(which % vms.len().max(1)) {
+            self.gone(vm);
+        }
+    }
+
+    /// Removes a VM with everything in it.
+    fn gone(&mut self, vm: VmIndex) {
         self.vms.insert(vm, VmModel::Absent);
         self.unfit.remove(&vm);
         self.charged_bytes.remove(&vm);
@@ -387,6 +432,7 @@ impl Model {
         self.pending.retain(|command| match command {
             Command::PauseVm { vm: index, .. }
             | Command::EndVm { vm: index, .. }
+            | Command::KillVm { vm: index, .. }
             | Command::Reclaim { vm: index, .. } => *index != vm,
             Command::Start { instance, .. }
             | Command::Dispatch { instance, .. }
@@ -460,6 +506,7 @@ impl Model {
             Step::Starve { vm, bytes: wanted_bytes } => {
                 self.tell(Event::Starved { vm: VmIndex(vm), wanted_bytes });
             }
+            Step::Measure { which, resident_bytes } => self.measure(which, resident_bytes),
             Step::Settle { seed } => self.settle(seed),
             Step::Unfit { vm } => {
                 let vm = VmIndex(vm);

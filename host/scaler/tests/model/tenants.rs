@@ -119,8 +119,17 @@ impl Model {
 
     /// The memory of a tenant that is not on its way back to the host.
     fn held_bytes(&self, tenant: TenantIndex) -> u64 {
+        // What still works in a VM that is killed may go on to.
+        let works = |number: InstanceNumber| {
+            let starts = |command: &Command| match command {
+                Command::Start { instance, .. } => *instance == number,
+                _ => false,
+            };
+            self.instances.get(&number).is_some_and(|entry| !entry.requests.is_empty())
+                || self.pending.iter().any(starts)
+        };
         let ends = |number: InstanceNumber, vm: VmIndex| {
-            self.vms[&vm] == VmModel::Ending
+            (self.vms[&vm] == VmModel::Ending && !works(number))
                 || self.pending.iter().any(|command| match *command {
                     Command::Stop { instance, .. }
                     | Command::Reclaim { instance, .. }

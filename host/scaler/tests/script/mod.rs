@@ -45,6 +45,11 @@ pub enum Step {
         vm: u32,
         bytes: u64,
     },
+    /// A frozen instance is measured again, and holds `resident_bytes`.
+    Measure {
+        which: usize,
+        resident_bytes: u64,
+    },
     Retire {
         function: u32,
     },
@@ -74,6 +79,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (0..VMS).prop_map(|vm| Step::Unfit { vm }),
         10 => (0..VMS, prop_oneof![0..200_u64, Just(u64::MAX)])
             .prop_map(|(vm, bytes)| Step::Starve { vm, bytes }),
+        20 => (any::<usize>(), 0..600_u64)
+            .prop_map(|(which, resident_bytes)| Step::Measure { which, resident_bytes }),
         1 => (0..FUNCTIONS).prop_map(|function| Step::Retire { function }),
         5 => (0..TENANTS, prop::option::of(0..LIMIT_BYTES))
             .prop_map(|(tenant, memory_bytes)| Step::Quota { tenant, memory_bytes }),
@@ -150,11 +157,17 @@ pub fn policies() -> impl Strategy<Value = Policies> {
         },
     );
     let tenants = prop::collection::vec(tenant, TENANTS as usize);
-    let squeeze = (0..100_u64, 0..100_u64, milliseconds(2000), milliseconds(300), 1..9_u32);
-    let squeeze = squeeze.prop_map(|(floor_bytes, range, rise, frozen_for, processors)| {
-        let ceiling_bytes = floor_bytes + range;
-        SqueezePolicy { floor_bytes, ceiling_bytes, rise, frozen_for, processors }
-    });
+    let times = (milliseconds(2000), milliseconds(300));
+    let squeeze = (0..100_u64, 0..100_u64, times, 1..9_u32, 0..200_u64).prop_map(
+        |(floor_bytes, range, (rise, frozen_for), processors, tolerance_bytes)| SqueezePolicy {
+            floor_bytes,
+            ceiling_bytes: floor_bytes + range,
+            rise,
+            frozen_for,
+            processors,
+            tolerance_bytes,
+        },
+    );
     let functions = prop::collection::vec(function, FUNCTIONS as usize);
     let whose = (tenants, owners);
     (reserve, prop::option::weighted(0.8, squeeze), vms, functions, whose).prop_map(

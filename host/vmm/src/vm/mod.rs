@@ -114,6 +114,11 @@ impl Vm {
         measure::cpu_times(self.process_id(), |name| self.shared.backend.thread_role(name))
     }
 
+    /// Ends the VM at once for this reason, unless it ends for another one already. [`Vm::wait`] returns when it has.
+    pub fn kill(&self, reason: VmError) {
+        self.shared.fate.seal(reason);
+    }
+
     /// Ends the VM: the guest powers off, or is killed if it does not do so in time or is paused.
     /// Returns once its process is gone and its memory is the host's again.
     pub async fn stop(&self) -> Result<()> {

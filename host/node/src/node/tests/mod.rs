@@ -10,6 +10,7 @@ mod prewarm;
 mod properties;
 mod script;
 mod starving;
+mod watched;
 
 use super::*;
 use crate::{InstanceError, NodeEvent, plan::tests::plan};
@@ -112,6 +113,7 @@ impl Setup {
             rise: second,
             frozen_for: second,
             processors: 2,
+            tolerance_bytes: 1,
         };
         let mut setup = Self { squeezing: Some(squeezing), ..Self::default() };
         setup.limits.freeze_after = Some(second);

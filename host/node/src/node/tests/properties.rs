@@ -38,6 +38,8 @@ enum Act {
     Wait(u64),
     /// A VM ends by itself.
     Die(usize),
+    /// What a VM's instances hold grows, or it is not known any more.
+    Grow(usize, Option<u64>),
     EvictIdle,
 }
 
@@ -47,6 +49,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => (0..2_usize).prop_map(Act::Prewarm),
         6 => prop_oneof![0..100_u64, 0..3_000_u64, 0..20_000_u64].prop_map(Act::Wait),
         1 => (0..2_usize).prop_map(Act::Die),
+        1 => (0..2_usize, prop::option::of(5..INSTANCE_BYTES))
+            .prop_map(|(world, bytes)| Act::Grow(world, bytes)),
         1 => Just(Act::EvictIdle),
     ];
     prop::collection::vec(act, 1..60)
@@ -83,6 +87,11 @@ async fn play(acts: Vec<Act>, seed: u64, overcommit: bool, limit_bytes: u64, bes
             Act::Die(world) => {
                 if let Some(machine) = scene.worlds[world].machines().last() {
                     machine.die();
+                }
+            }
+            Act::Grow(world, bytes) => {
+                if let Some(machine) = scene.worlds[world].machines().last() {
+                    machine.instances_hold(bytes);
                 }
             }
             Act::EvictIdle => scene.node.evict_idle(),

@@ -8,6 +8,7 @@ pub(super) const SQUEEZE: crate::SqueezePolicy = crate::SqueezePolicy {
     rise: Duration::from_secs(1),
     frozen_for: Duration::from_secs(1),
     processors: 1,
+    tolerance_bytes: 10,
 };
 
 /// A scaler with VMs `vms` and one function in each of the VMs `of`. Instances freeze after a second.

@@ -10,6 +10,7 @@ mod prewarm;
 mod room;
 mod tenants;
 mod unfit;
+mod watched;
 
 use super::*;
 use crate::{RejectReason, WaitingFor};

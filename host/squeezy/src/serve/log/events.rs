@@ -168,7 +168,7 @@ fn why(reason: StopReason) -> &'static str {
         StopReason::Broken => "it takes no more calls",
         StopReason::Retired => "its function was removed or changed",
         StopReason::Draining => "the node is shutting down",
-        StopReason::Overdrawn => "its VM holds more memory than it may",
+        StopReason::Overdrawn => "it, or its paused VM, holds more memory than it may",
     }
 }
 

@@ -142,7 +142,7 @@ metrics! {
     resizes_refused: Counters<OfResize>;
     /// Instances that could not be started.
     starts_failed: Counters<Of>;
-    /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired, draining or overdrawn (their paused VM held more than it may); otherwise: died or vm_ended.
+    /// Instances that have ended, by reason. Told to stop: keep_alive_over, evicted (others need the memory), broken, retired, draining or overdrawn (they, or their paused VM, held more than they may); otherwise: died or vm_ended.
     instances_ended: Counters<OfReason>;
     /// Calls that have begun, by namespace.
     namespace_calls: Counters<OfNamespace>;

@@ -16,8 +16,8 @@ use squeezy_vmm::{BoxFuture, Grain, Result, Taken, VmError, mechanism::Slot};
 use std::{future::pending, sync::Arc, time::Duration};
 use tokio::sync::watch;
 
-/// Resident memory of an instance on the host, in bytes.
-const RESIDENT_BYTES: u64 = 5;
+/// Resident memory of an instance on the host, in bytes, unless a test says otherwise.
+pub(super) const RESIDENT_BYTES: u64 = 5;
 
 /// The guest of a fake machine, as seen from one slot.
 pub(super) struct FakeGuest {
@@ -289,7 +289,7 @@ impl Guest for FakeGuest {
     }
 
     fn resident<'a>(&'a self, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
-        Box::pin(async { Some(RESIDENT_BYTES) })
+        Box::pin(async { self.machine.lock().instance_bytes })
     }
 
     fn ended(&self) -> Option<VmError> {

@@ -3,7 +3,7 @@
 use super::{
     super::script::{Fate, Operation, Step},
     AGENT_LIMIT, World,
-    guest::FakeGuest,
+    guest::{FakeGuest, RESIDENT_BYTES},
 };
 use crate::{Guest, Machine, MachineDetails, ResizeOutcome};
 use squeezy_protocol::{ExitReason, InstanceId, InstanceSpec, Partition, PartitionNumber};
@@ -53,6 +53,8 @@ pub(super) struct State {
     lends: Option<u64>,
     /// Host memory behind it, in bytes.
     resident_bytes: u64,
+    /// Host memory behind each of its instances, in bytes; absent if that is not known.
+    pub(super) instance_bytes: Option<u64>,
     /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
@@ -85,7 +87,7 @@ impl FakeMachine {
             world,
             own: own.clone(),
             details,
-            state: Mutex::default(),
+            state: Mutex::new(State { instance_bytes: Some(RESIDENT_BYTES), ..State::default() }),
             changing: tokio::sync::Mutex::default(),
             end: watch::channel(None).0,
             asked: watch::channel(None).0,
@@ -126,6 +128,11 @@ impl FakeMachine {
     /// It lends no more than this at a time from now on.
     pub(in super::super) fn lends_at_most(&self, bytes: u64) {
         self.lock().lends = Some(bytes);
+    }
+
+    /// Each of its instances holds so much host memory from now on, or it is not known how much.
+    pub(in super::super) fn instances_hold(&self, bytes: Option<u64>) {
+        self.lock().instance_bytes = bytes;
     }
 
     /// It holds so much host memory from now on.
@@ -326,6 +333,10 @@ impl Machine for FakeMachine {
 
     fn wait(&self) -> BoxFuture<'_, ()> {
         Box::pin(async { drop(self.gone().await) })
+    }
+
+    fn kill(&self, reason: VmError) {
+        self.seal(reason);
     }
 
     fn end(&self) -> BoxFuture<'_, Result<()>> {

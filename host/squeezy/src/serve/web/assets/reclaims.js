@@ -11,7 +11,7 @@ const REASONS = {
   broken: "takes no more calls",
   retired: "function changed or removed",
   draining: "daemon is shutting down",
-  overdrawn: "its VM held too much",
+  overdrawn: "it or its VM held too much",
   died: "ended on its own",
 };
 
