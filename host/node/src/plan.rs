@@ -4,16 +4,13 @@ use crate::{FunctionImage, PolicyName};
 use squeezy_protocol::NetworkAccess;
 use squeezy_scaler::VmPolicy;
 use squeezy_vmm::{
-    AcceleratorChoice, Artifacts, BootStep, CpuShare, GRANULE_BYTES, Llfree, MemoryBackend,
-    MemoryBackendChoice, Vm, VmConfig, VmError, Vmm,
+    AcceleratorChoice, Artifacts, BootStep, CpuShare, GRANULE_BYTES, Llfree, MemoryBackendChoice,
+    Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, Sizing},
     network::{NetworkCounters, Openable, Uplink},
     round_up,
 };
 use std::{path::PathBuf, sync::Arc, thread::available_parallelism, time::Duration};
-
-/// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
-const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
 
 /// The most requests that the instances of a VM may cause at a time: their calls, and two more for each of them, one that
 /// waits for its end and one that stops it. Its agent answers 1,024 at a time.
@@ -195,18 +192,12 @@ impl VmPlan {
         config.timeouts.resize = RESIZE_LIMIT;
         // The mechanism may need more.
         let mut config = mechanism.configure(config);
-        let has_partitions = config.memory.partitions().is_some();
-        if has_partitions && config.memory_backend == MemoryBackend::Memfd {
-            config.llfree = match self.policy {
-                // So that a paused VM costs only what is in use.
-                PolicyName::Overcommit => Llfree::All,
-                _ => Llfree::Partitions,
-            };
-            config.take_free_every = Some(TAKE_FREE_EVERY);
-        }
-        // So that frozen instances can give memory back where the host cannot take it by itself.
-        config.free_page_reporting =
-            self.policy == PolicyName::Overcommit && config.llfree == Llfree::Off;
+        let (llfree, is_squeezed) = match self.policy {
+            // So that a paused VM costs only what is in use.
+            PolicyName::Overcommit => (Llfree::All, true),
+            _ => (Llfree::Partitions, false),
+        };
+        config.give_back_free(llfree, is_squeezed);
         config
     }
 }

@@ -1,6 +1,11 @@
-//! What cannot be combined with a host that works on the guest's page allocator.
+//! How free memory goes back to the host while it is the guest's, and what cannot be combined with a host that works on the
+//! guest's page allocator.
 
 use super::{GuestClock, Llfree, MemoryBackend, VmConfig, Vmm};
+use std::time::Duration;
+
+/// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
+const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
 
 /// Words in QEMU's arguments that rule out work on the guest's allocator.
 const NOT_WITH_LLFREE: [(&[&str], &str); 6] = [
@@ -31,6 +36,23 @@ const NOT_WITH_LLFREE: [(&[&str], &str); 6] = [
 ];
 
 impl VmConfig {
+    /// Has the free memory of its partitions go back to the host while they are in use; for when its memory and the memory
+    /// backend are as they will be. With `memfd` the host takes it by itself, of what `llfree` says. With `ram` it has to
+    /// ask the guest ([`AgentClient::squeeze`](crate::AgentClient::squeeze)), which needs a device for the answer: only a
+    /// VM that `is_squeezed` has one.
+    pub fn give_back_free(&mut self, llfree: Llfree, is_squeezed: bool) {
+        if self.memory.partitions().is_none() {
+            return;
+        }
+        match self.memory_backend {
+            MemoryBackend::Memfd => {
+                self.llfree = llfree;
+                self.take_free_every = Some(TAKE_FREE_EVERY);
+            }
+            MemoryBackend::Ram => self.free_page_reporting = is_squeezed,
+        }
+    }
+
     /// Why such a VM would not work, if it would not.
     pub(super) fn llfree_problem(&self) -> Option<String> {
         let Self { llfree, .. } = self;
@@ -72,6 +94,27 @@ mod tests {
         memory::{Fixed, PartitionLayout},
     };
     use std::sync::Arc;
+
+    #[test]
+    fn free_memory_of_partitions_goes_back_as_their_memory_backend_allows() {
+        let mut config = VmConfig::new("a", "/dev/null", "/dev/null");
+        config.memory_backend = MemoryBackend::Memfd;
+        config.give_back_free(Llfree::Partitions, true);
+        assert_eq!((config.llfree, config.take_free_every), (Llfree::Off, None), "it has none");
+        config.memory = Arc::new(PartitionLayout::new(256 << 20, 2, 0));
+        for (memory_backend, is_squeezed, expected) in [
+            (MemoryBackend::Ram, true, (Llfree::Off, false, true)),
+            (MemoryBackend::Ram, false, (Llfree::Off, false, false)),
+            (MemoryBackend::Memfd, true, (Llfree::Partitions, true, false)),
+        ] {
+            let mut config = VmConfig { memory_backend, ..config.clone() };
+            config.give_back_free(Llfree::Partitions, is_squeezed);
+            let is_swept = config.take_free_every.is_some();
+            let found = (config.llfree, is_swept, config.free_page_reporting);
+            assert_eq!(found, expected, "{memory_backend}");
+            assert_eq!(config.llfree_problem(), None);
+        }
+    }
 
     #[test]
     fn what_the_host_cannot_take_memory_out_of_is_refused_by_name() {
