@@ -7,7 +7,7 @@ use crate::{
     record::{Guest, Header, nanoseconds},
     rigs::containerd::{Containerd, Pod, Role, back, booted, failed, processes, until},
 };
-use squeezy_vmm::{Kernel, MemoryBackend};
+use squeezy_vmm::Kernel;
 use std::{fmt, time::Duration};
 
 /// The size of a pod, and how much of it one fills, in bytes.
@@ -141,12 +141,13 @@ impl Step {
                 "no server says that its VM has booted".to_owned(),
             ));
         };
-        let options = &session.options;
-        let usual = MemoryBackend::default();
-        if vm.accelerator != session.accelerator().to_string() || options.memory_backend != usual {
+        let memory_backend = session.options.memory_backend.to_string();
+        if vm.accelerator != session.accelerator().to_string()
+            || vm.memory_backend != memory_backend
+        {
             return Err(BenchError::Arguments(format!(
-                "the shim's VMs have the accelerator {} and the memory backend {usual}, and take no other",
-                vm.accelerator
+                "the shim's VMs have the accelerator {} and the memory backend {} on this machine, and take no other",
+                vm.accelerator, vm.memory_backend
             )));
         }
         let guest = Guest::new(&vm.kernel, Kernel::Release, &vm.vmm);

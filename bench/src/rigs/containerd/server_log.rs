@@ -13,6 +13,7 @@ const STATE: &str = "/run/squeezy/shim";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Booted {
     pub(crate) accelerator: String,
+    pub(crate) memory_backend: String,
     pub(crate) kernel: String,
     pub(crate) vmm: String,
 }
@@ -39,7 +40,12 @@ pub(crate) fn back() -> Result<Vec<Back>> {
 fn of_boot(line: &str) -> Option<Booted> {
     let (_, line) = line.split_once("the VM has booted")?;
     let text = |name| value(line, name).map(|value| value.trim_matches('"').to_owned());
-    Some(Booted { accelerator: text("accelerator")?, kernel: text("kernel")?, vmm: text("vmm")? })
+    Some(Booted {
+        accelerator: text("accelerator")?,
+        memory_backend: text("memory_backend")?,
+        kernel: text("kernel")?,
+        vmm: text("vmm")?,
+    })
 }
 
 fn of_memory(line: &str) -> Option<Back> {
@@ -83,9 +89,10 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_understood() {
-        let line = "2026-11-27T17:00:00.123456Z  INFO the VM has booted after=2.9s accelerator=tcg vmm=\"QEMU 7.2.22\" kernel=\"6.12.117\"";
+        let line = "2026-11-27T17:00:00.123456Z  INFO the VM has booted after=2.9s accelerator=tcg memory_backend=ram vmm=\"QEMU 7.2.22\" kernel=\"6.12.117\"";
         let expected = Booted {
             accelerator: "tcg".to_owned(),
+            memory_backend: "ram".to_owned(),
             kernel: "6.12.117".to_owned(),
             vmm: "QEMU 7.2.22".to_owned(),
         };

@@ -10,8 +10,8 @@ use crate::{
     settings::Settings,
 };
 use squeezy_vmm::{
-    Artifacts, Vm, VmConfig,
-    mechanism::{MechanismName, Sizing},
+    Artifacts, BootStep, Llfree, MemoryBackend, MemoryBackendChoice, Vm, VmConfig,
+    mechanism::{Mechanism, MechanismName, Sizing},
 };
 use std::{
     sync::{Arc, atomic::AtomicU32},
@@ -52,10 +52,19 @@ pub(super) async fn boot(
     config.vcpus = settings.processors;
     config.pool = Some(pool.file());
     config.taps = taps.into_iter().map(Arc::new).collect();
-    let vm = Vm::start(mechanism.configure(config)).await?;
+    let memory_backend = MemoryBackendChoice::default().resolve();
+    let config = with_partitions(config, &*mechanism, memory_backend);
+    let say_why = |step: BootStep| {
+        if matches!(step, BootStep::Memory { .. }) {
+            tracing::info!("{step}");
+        }
+    };
+    let vm = Vm::start_with(config, say_why).await?;
     let (kind, vmm) = (vm.accelerator().kind, vm.vmm_version());
     let kernel = vm.agent()?.info().await?.kernel_release;
-    tracing::info!(after = ?begin.elapsed(), accelerator = %kind, vmm, kernel, "the VM has booted");
+    tracing::info!(
+        after = ?begin.elapsed(), accelerator = %kind, %memory_backend, vmm, kernel, "the VM has booted"
+    );
     let layout = vm.config().layout();
     let needs = Needs {
         boot_bytes: layout.start_bytes(),
@@ -68,4 +77,35 @@ pub(super) async fn boot(
     let bound = Arc::new(Bound::new(cgroup, besides_bytes, partition_bytes, sizing.instances));
     let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
     Ok(Booted { vm, mechanism, bound, pool, cache, networks, volumes, partition_bytes })
+}
+
+/// The same VM with partitions whose free memory goes back to the host. Of its base memory nothing does: what pods have
+/// used there others use next, and no VM of the shim is paused.
+fn with_partitions(
+    mut config: VmConfig,
+    mechanism: &dyn Mechanism,
+    memory_backend: MemoryBackend,
+) -> VmConfig {
+    config.memory_backend = memory_backend;
+    let mut config = mechanism.configure(config);
+    config.give_back_free(Llfree::Partitions, true);
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_memory_of_pods_goes_back_whatever_backs_it() {
+        let sizing = Sizing { instance_bytes: 256 << 20, instances: 4, shared_bytes: 128 << 20 };
+        let mechanism = MechanismName::Squeezy.mechanism(sizing).unwrap();
+        let with = |memory_backend| {
+            let config = VmConfig::new("a", "/dev/null", "/dev/null");
+            let config = with_partitions(config, &*mechanism, memory_backend);
+            (config.llfree, config.take_free_every.is_some(), config.free_page_reporting)
+        };
+        assert_eq!(with(MemoryBackend::Ram), (Llfree::Off, false, true));
+        assert_eq!(with(MemoryBackend::Memfd), (Llfree::Partitions, true, false));
+    }
 }

@@ -1,6 +1,6 @@
 //! A container in the VM.
 
-use super::{Booted, pod::Pod, process, volumes::Volumes};
+use super::{Booted, free::take_free, pod::Pod, process, volumes::Volumes};
 use crate::{
     cgroup::SHARES,
     error::{Error, Result},
@@ -12,7 +12,7 @@ use crate::{
 use squeezy_protocol::{
     Company, Instance, InstanceId, InstanceSpec, LimitsRequest, PartitionNumber,
 };
-use squeezy_vmm::mechanism::outside_bytes;
+use squeezy_vmm::{Grain, mechanism::outside_bytes};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -201,8 +201,14 @@ impl Made {
 
     /// Keeps its processes from running, and gives back what memory they do not need.
     pub(super) async fn pause(&self, booted: &Booted) -> Result<()> {
-        process::pause(booted.vm.agent()?, self.id()).await?;
+        let reported_bytes = process::pause(booted.vm.agent()?, self.id()).await?;
         self.pod.set_paused(self.number, true).await;
+        // Whoever runs there would find single pages of its own taken meanwhile.
+        let is_still = self.pod.unpaused().await.is_empty();
+        let grain = if is_still { Grain::Page } else { Grain::Area };
+        let taken_bytes = take_free(&booted.vm, self.partition(), grain).await;
+        let bytes = reported_bytes.saturating_add(taken_bytes);
+        tracing::info!("instance {} is frozen, and {bytes} bytes of it are the host's", self.id());
         Ok(())
     }
 

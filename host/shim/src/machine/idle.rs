@@ -1,10 +1,10 @@
 //! What is frozen of a pod that has nothing to do: its containers, but for those that containerd has paused.
 
-use super::{Booted, pod::Pod, process};
+use super::{Booted, free::take_free, pod::Pod, process};
 use crate::{error::Result, freezer::Freezable, network::Traffic, requests::MemoryRequest};
 use futures_util::future::{BoxFuture, join_all};
-use squeezy_protocol::{ErrorCode, InstanceId};
-use squeezy_vmm::VmError;
+use squeezy_protocol::{ErrorCode, InstanceId, PartitionNumber};
+use squeezy_vmm::{Grain, VmError};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::sleep;
 
@@ -21,13 +21,15 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// What these of its containers, which are frozen, occupy of the host, in bytes.
-    async fn occupied_bytes(&self, frozen: &[InstanceId]) -> Result<u64> {
+    /// What these of its containers, which are frozen and in this partition, occupy of the host, in bytes.
+    async fn occupied_bytes(
+        &self,
+        frozen: &[InstanceId],
+        partition: Option<PartitionNumber>,
+    ) -> Result<u64> {
         let agent = self.booted.vm.agent()?;
-        let (mut partition, mut outside_bytes) = (None, 0u64);
+        let mut outside_bytes = 0u64;
         for id in frozen {
-            partition =
-                partition.or(unless_ended(agent.instance(id).await)?.and_then(|i| i.partition));
             let usage = unless_ended(agent.usage(id).await)?;
             outside_bytes =
                 outside_bytes.saturating_add(usage.map_or(0, |usage| usage.memory_bytes));
@@ -52,6 +54,7 @@ impl Freezable for Idle {
             let agent = self.booted.vm.agent()?;
             // Whatever comes of it: an answer may get lost.
             *frozen = self.pod.unpaused().await;
+            let partition = self.pod.partition().await;
             for id in frozen.iter() {
                 if wanted() {
                     return Ok(());
@@ -59,20 +62,27 @@ impl Freezable for Idle {
                 unless_ended(agent.freeze(id).await)?;
             }
             // All of it stands still before that, which takes longer.
+            let mut bytes = 0u64;
             for id in frozen.iter() {
                 if wanted() {
                     return Ok(());
                 }
-                let bytes = unless_ended(process::squeeze(agent, id).await)?.unwrap_or(0);
-                tracing::debug!(
-                    "instance {id} has nothing to do: {bytes} bytes of it are the host's"
-                );
+                let reported_bytes = unless_ended(process::squeeze(agent, id).await)?;
+                bytes = bytes.saturating_add(reported_bytes.unwrap_or(0));
             }
             // A pod of which nothing runs begins to run without being thawed.
-            let Some(request) = self.request.as_ref().filter(|_| !frozen.is_empty()) else {
+            if frozen.is_empty() {
                 return Ok(());
+            }
+            bytes = tokio::select! {
+                taken_bytes = take_free(&self.booted.vm, partition, Grain::Page) => {
+                    bytes.saturating_add(taken_bytes)
+                }
+                () = until(wanted) => return Ok(()),
             };
-            match self.occupied_bytes(frozen).await {
+            tracing::debug!("a pod has nothing to do: {bytes} bytes of it are the host's");
+            let Some(request) = &self.request else { return Ok(()) };
+            match self.occupied_bytes(frozen, partition).await {
                 Ok(bytes) => tokio::select! {
                     () = request.fall(bytes) => {}
                     () = until(wanted) => {}

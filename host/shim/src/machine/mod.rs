@@ -2,6 +2,7 @@
 
 mod boot;
 mod container;
+mod free;
 mod idle;
 mod needs;
 mod network;

@@ -1,15 +1,16 @@
 //! What a VM may need of the host's memory, for the bound on it.
 //!
 //! More than any VM takes that works: the bound is for one that takes without end, and must not end another one. All of
-//! it is charged to the control group that QEMU and the server are in: the guest's memory is QEMU's own, which touches
-//! it.
+//! it is charged to the control group that QEMU and the server are in: the guest's memory is QEMU's own or in files of the
+//! server's, and charged to whoever touches it first, which is one of the two.
 
 use crate::layers::MAKING_BYTES;
 
 /// QEMU but for what follows, the server and the processes that stand for pods, in bytes.
 const PROGRAMS_BYTES: u64 = 1 << 30;
-/// Page tables of so much memory, as a divisor: twice a 512th for those of QEMU, and a 50th for the processors'. That is
-/// what KVM has at most where it has to write them itself; with EPT or NPT it is a 512th.
+/// Page tables of so much memory, as a divisor: a 512th for those of QEMU, a 455th for the index of a file in pages of 4 KiB,
+/// and a 50th for the processors'. That is what KVM has at most where it has to write them itself; with EPT or NPT it is a
+/// 512th.
 const TABLES_PART: u64 = 40;
 /// What QEMU has of translated code where it emulates processors, in bytes: 1 GiB at most, and an index of that.
 const TRANSLATIONS_BYTES: u64 = 3 << 29;

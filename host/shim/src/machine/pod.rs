@@ -3,6 +3,7 @@
 use super::{
     Booted,
     container::FILES_PART,
+    free::take_free,
     idle::Idle,
     network, process,
     volumes::{check, on_host, remove},
@@ -18,11 +19,12 @@ use crate::{
 };
 use futures_util::future::join_all;
 use squeezy_protocol::{
-    Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice, Volume,
+    Company, ErrorCode, Instance, InstanceId, InstanceSpec, InstanceState, PartitionChoice,
+    PartitionNumber, Volume,
 };
 use squeezy_requests::SOCKET;
 use squeezy_vmm::{
-    AgentClient, Resize, VmError,
+    AgentClient, Grain, Resize, VmError,
     mechanism::{Slot, outside_bytes},
 };
 use std::{
@@ -58,6 +60,8 @@ pub(super) struct Pod {
 struct Inside {
     /// A slot of the VM's mechanism, while there are members.
     slot: Option<Slot>,
+    /// Where its containers are, or were last, as the guest says.
+    partition: Option<PartitionNumber>,
     /// Containers that are made and have not ended since.
     members: BTreeSet<u64>,
     /// Of these, the ones that run, which is what others can join.
@@ -270,6 +274,11 @@ impl Pod {
         running.map(|(_, id)| id.clone()).collect()
     }
 
+    /// Where its containers are, or were last, as the guest says.
+    pub(super) async fn partition(&self) -> Option<PartitionNumber> {
+        self.inside.lock().await.partition
+    }
+
     /// The instance of a container has ended, and the container is as it was made.
     pub(super) async fn stopped(&self, container: u64) {
         self.inside.lock().await.ended(container);
@@ -346,14 +355,20 @@ impl Inside {
             in_network: self.connection.as_ref().map(Connection::number),
             ..spec.clone()
         };
-        Ok(process::start(agent, &alone).await?)
+        let started = process::start(agent, &alone).await?;
+        self.partition = started.partition;
+        Ok(started)
     }
 
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
     async fn end(&mut self, booted: &Booted) {
         let begin = Instant::now();
-        let (keeper, shared, slot) =
-            (self.keeper.take(), std::mem::take(&mut self.shared), self.slot.take());
+        let (keeper, shared, slot, partition) = (
+            self.keeper.take(),
+            std::mem::take(&mut self.shared),
+            self.slot.take(),
+            self.partition.take(),
+        );
         let end_keeper = async {
             if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())
                 && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
@@ -364,8 +379,11 @@ impl Inside {
         let removes = join_all(shared.into_values().map(|number| remove(booted, number)));
         // The guest's kernel lets go of the partition in the moment that nobody is in it any more, if it has been asked to.
         let reclaimed = async {
+            let slot = slot?;
+            // What its containers have left is the host's before the guest is even asked for it.
+            take_free(&booted.vm, partition, Grain::Area).await;
             let called = begin.elapsed();
-            Some((called, reclaim(booted, slot?).await?))
+            Some((called, reclaim(booted, slot).await?))
         };
         let ((), _, reclaimed) = tokio::join!(end_keeper, removes, reclaimed);
         if let Some((called, Resize { lead, latency, plugged_bytes, .. })) = reclaimed {

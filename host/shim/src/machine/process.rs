@@ -7,10 +7,13 @@ use crate::{
 };
 use squeezy_protocol::{
     ErrorCode, ExitReason, Instance, InstanceId, InstanceSpec, InstanceState, MAX_BODY_BYTES,
-    OutputKind, SignalRequest,
+    OutputKind, SignalRequest, Squeezed,
 };
 use squeezy_vmm::{AgentClient, OutputStream, VmError};
 use std::time::Duration;
+
+/// How much of a sentence of the guest's is in the log, in characters.
+const MOST_OF_A_SENTENCE: usize = 300;
 
 /// The spec of an instance that runs a process, without anything that it does not say.
 pub(super) fn spec(id: String, process: &Process, has_input: bool) -> InstanceSpec {
@@ -111,8 +114,8 @@ pub(super) async fn signal(
 }
 
 /// Freezes an instance, and lets its runtime and its partition give back what they do not need. If that fails, it is
-/// thawed.
-pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<()> {
+/// thawed. Returns how many bytes of free memory the guest has given back.
+pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
     let paused = freeze(agent, id).await;
     if paused.is_err() {
         let _ = agent.thaw(id).await;
@@ -120,18 +123,22 @@ pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<()> {
     Ok(paused?)
 }
 
-async fn freeze(agent: &AgentClient, id: &InstanceId) -> Result<(), VmError> {
+async fn freeze(agent: &AgentClient, id: &InstanceId) -> Result<u64, VmError> {
     agent.freeze(id).await?;
-    let bytes = squeeze(agent, id).await?;
-    tracing::info!("instance {id} is frozen, and {bytes} bytes of it are the host's");
-    Ok(())
+    squeeze(agent, id).await
 }
 
 /// Lets the runtime and the partition of a frozen instance give back what they do not need, and freezes it again. Returns
-/// how many bytes of free memory are the host's now.
+/// how many bytes of free memory the guest has given back: none where the host takes them by itself.
 pub(super) async fn squeeze(agent: &AgentClient, id: &InstanceId) -> Result<u64, VmError> {
     let bytes = match agent.squeeze(id).await {
-        Ok(squeezed) => squeezed.reported_bytes,
+        Ok(Squeezed { reported_bytes, report_problem, .. }) => {
+            if let Some(problem) = report_problem {
+                let problem = in_a_line(&problem);
+                tracing::warn!("instance {id} has not given back all that is free: {problem}");
+            }
+            reported_bytes
+        }
         Err(error) => {
             tracing::warn!("instance {id} has given nothing back: {error}");
             0
@@ -140,6 +147,12 @@ pub(super) async fn squeeze(agent: &AgentClient, id: &InstanceId) -> Result<u64,
     // Its runtime was to run meanwhile.
     agent.freeze(id).await?;
     Ok(bytes)
+}
+
+/// A sentence of the guest's, for the log.
+fn in_a_line(sentence: &str) -> String {
+    let characters = sentence.chars().take(MOST_OF_A_SENTENCE);
+    characters.map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Thaws an instance.
@@ -185,5 +198,11 @@ mod tests {
             assert_eq!(of(reason), Ended { status, out_of_memory }, "{reason:?}");
         }
         assert!(ended(InstanceState::Running).is_err());
+    }
+
+    #[test]
+    fn what_the_guest_says_takes_no_more_than_a_line_of_the_log() {
+        assert_eq!(in_a_line("no such device\n\x1b[2J INFO"), "no such device  [2J INFO");
+        assert_eq!(in_a_line(&"ä".repeat(1 << 20)), "ä".repeat(MOST_OF_A_SENTENCE));
     }
 }
