@@ -159,6 +159,23 @@ log() {
 reclaims() {
 	grep -c 'the memory of a pod is back' || true
 }
+# resident QEMU: what is in memory of a VM's partitions, in KiB: they are the largest mapping of its QEMU. Its other memory
+# grows with any pod, by whole huge pages.
+resident() {
+	busybox awk '$1 == "Size:" { size = $2 } $1 == "Rss:" && size > largest { largest = size; resident = $2 } END { print resident }' \
+		"/proc/$1/smaps"
+}
+# has_resident QEMU MIB: whether as much of a VM's partitions is in memory.
+has_resident() {
+	[ "$(resident "$1")" -ge $(($2 << 10)) ]
+}
+# What a container runs that has 200 MiB until there is /tmp/enough, and has given them back when there is /tmp/freed.
+# shellcheck disable=SC2016,SC2034 # it is for the container's shell, and for what is sourced
+takes_for_a_while='
+	busybox dd if=/dev/zero of=/dev/null bs=200M count=1000000 &
+	until [ -e /tmp/enough ]; do sleep 0.2; done
+	kill $!; wait; echo freed >/tmp/freed
+	exec sleep 100000'
 nothing_is_left() {
 	[ "$(servers)" = 0 ] && [ -z "$(find /run/squeezy/shim/*/pods -type f)" ] &&
 		! pgrep -f 'containerd-shim-squeezy-v2 serve|squeezy-pod' >/dev/null

@@ -228,6 +228,34 @@ until_true 120 grep -q '/tasks/delete.*"counts"' "$work/events"
 grep -q '/tasks/resumed.*"counts"' "$work/events" || die "events: $(grep counts "$work/events")"
 [ "$(grep -c '/tasks/paused.*"counts"' "$work/events")" = 2 ] || die "events: $(grep counts "$work/events")"
 
+echo "free memory of a paused container is the host's"
+# In a VM of its own, because its partition is larger.
+memory=268435456 detach frees sh -c "$takes_for_a_while"
+other=$(pgrep --newest qemu-system)
+[ "$other" != "$vmm" ] || die "it is in the same VM"
+backend=$(log | grep -Eo ' memory (ram|memfd)[:,].*' | tail -n 1) || die "the log does not say which memory its VM has"
+echo "	${backend# }"
+until_true 120 has_resident "$other" 200
+held=$(resident "$other")
+ctr task exec --exec-id tells frees busybox touch /tmp/enough </dev/null
+has_freed() {
+	ctr task exec --exec-id looks frees busybox test -e /tmp/freed </dev/null
+}
+until_true 120 has_freed
+ctr task pause frees
+left=$(resident "$other")
+echo "	$((left >> 10)) MiB of $((held >> 10)) MiB are left"
+[ $((held - left)) -ge $((150 << 10)) ] || die "the host has $left KiB of its VM in memory, and had $held KiB"
+[ "$(metrics frees memory.usage)" -le $(((held << 10) - (150 << 20))) ] || die "it is said to have $(metrics frees memory.usage) bytes"
+log_has 0 "has not given back all that is free" || die "the guest says: $(log | grep "all that is free")"
+ctr task resume frees
+[ "$(ctr task exec --exec-id looks frees cat /tmp/freed </dev/null)" = freed ] || die "it has lost memory"
+remove frees >/dev/null
+is_alone() {
+	[ "$(servers)" = 1 ]
+}
+until_true 120 is_alone
+
 echo "what was added ends with its container"
 status=0
 ctr task exec --exec-id waits host sleep 100000 </dev/null >/dev/null 2>&1 &

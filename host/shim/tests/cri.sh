@@ -17,22 +17,22 @@ paths='"masked_paths": ["/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/versio
 	"readonly_paths": ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"]'
 # Each container has processes of its own (CONTAINER).
 pid=1
-# pod NAME: writes the configuration of a pod, with more of its "linux" in `linux`, and `annotations`.
+# pod NAME: writes the configuration of a pod, with more of its "linux" in `linux`, `annotations`, and its `memory`.
 pod() {
 	cat >"$work/pods/$1.json" <<JSON
 {"metadata": {"name": "$1", "namespace": "shop", "uid": "$1"}, "hostname": "$1", "log_directory": "$work/logs",
  "annotations": {${annotations-}},
- "linux": {"resources": {"memory_limit_in_bytes": 134217728},
+ "linux": {"resources": {"memory_limit_in_bytes": ${memory-134217728}},
  "security_context": {"namespace_options": {"pid": $pid}}${linux-}}}
 JSON
 }
-# container NAME SCRIPT: writes the configuration of a container that is a shell, with more of its own in `more` and of
-# its security context in `security`.
+# container NAME SCRIPT: writes the configuration of a container that is a shell, with more of its own in `more`, of its
+# security context in `security`, and its `memory`.
 container() {
 	python3 - "$2" >"$work/pods/$1.json" <<PYTHON
 import json, sys
 config = json.loads('''{"metadata": {"name": "$1"}, "image": {"image": "$image"}, "log_path": "$1.log"${more-},
- "linux": {"resources": {"memory_limit_in_bytes": 67108864},
+ "linux": {"resources": {"memory_limit_in_bytes": ${memory-67108864}},
  "security_context": {"namespace_options": {"pid": $pid}, $paths${security-}}}}''')
 print(json.dumps(config | {"command": ["sh", "-c", sys.argv[1]]}))
 PYTHON
@@ -281,6 +281,25 @@ crictl stop --timeout 20 "${ids[ticks]}" >/dev/null
 is exitCode ticks 7 || die "it has ended with $(what exitCode ticks)"
 crictl stopp "${ids[idle]}" >/dev/null
 crictl rmp "${ids[idle]}" >/dev/null
+
+echo "free memory of a frozen pod is the host's"
+# In a VM of its own, because its partition is larger.
+annotations='"dev.squeezy/freeze-after": "1"' memory=268435456 pod large
+ids[large]=$(crictl runp --runtime squeezy "$work/pods/large.json")
+memory=268435456 container frees "$takes_for_a_while"
+start large frees
+vmm=$(pgrep --newest qemu-system)
+until_true 60 has_resident "$vmm" 200
+held=$(resident "$vmm")
+crictl exec --sync "${ids[frees]}" busybox touch /tmp/enough >/dev/null
+has_given_back() {
+	[ $((held - $(resident "$vmm"))) -ge $((150 << 10)) ]
+}
+until_true 60 has_given_back
+echo "	$(($(resident "$vmm") >> 10)) MiB of $((held >> 10)) MiB are left"
+[ "$(crictl exec --sync "${ids[frees]}" cat /tmp/freed)" = freed ] || die "it has lost memory"
+crictl stopp "${ids[large]}" >/dev/null
+crictl rmp "${ids[large]}" >/dev/null
 
 echo "containers end, one by one"
 crictl stop --timeout 10 "${ids[main]}" >/dev/null

@@ -207,24 +207,19 @@ until_true 30 its_memory_is_back
 until_true 30 has_bound "$vm_group" "$bound_of_one"
 
 echo "kubelet's statistics"
-# resident: what is in memory of the guest's partitions, in KiB: they are the largest mapping of QEMU. Its other memory
-# grows with any pod, by whole huge pages.
-resident() {
-	busybox awk '$1 == "Size:" { size = $2 } $1 == "Rss:" && size > largest { largest = size; resident = $2 } END { print resident }' \
-		"/proc/$(pgrep qemu-system)/smaps"
-}
-before=$(resident)
+vmm=$(pgrep qemu-system)
+before=$(resident "$vmm")
 kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
-holds() {
+is_full() {
 	[ "$(kubectl logs holds)" = ready ]
 }
-until_true 60 holds
+until_true 60 is_full
 # measured: what kubelet says of the container, what the shim says of it, and how much more of the partitions is in memory
 # than before it, if that is the same within 5% and two huge pages, and no less than what the container holds.
 # kubelet looks at it from time to time.
 measured() {
 	kubectl get --raw /api/v1/nodes/node/proxy/stats/summary >"$work/summary"
-	python3 - "$work/summary" "$(metric holds memory.usage)" $((($(resident) - before) << 10)) <<'PYTHON'
+	python3 - "$work/summary" "$(metric holds memory.usage)" $((($(resident "$vmm") - before) << 10)) <<'PYTHON'
 import json, sys
 
 with open(sys.argv[1]) as file:
