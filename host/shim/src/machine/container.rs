@@ -15,7 +15,7 @@ use squeezy_protocol::{
 use squeezy_vmm::{Grain, mechanism::outside_bytes};
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How long an instance may wait for its partition, in milliseconds. It is plugged already.
@@ -86,7 +86,7 @@ impl Made {
         let taken = match booted.pool.take(&booted.cache, &**booted, &container.layers).await {
             Ok(taken) => taken,
             Err(error) => {
-                let _ = pod.leave(booted, Some(number)).await.await;
+                let _ = pod.leave(booted, Some(number), Instant::now()).await.await;
                 return Err(error);
             }
         };
@@ -94,7 +94,7 @@ impl Made {
             Ok(volumes) => volumes,
             Err(error) => {
                 booted.pool.leave(taken).await;
-                let _ = pod.leave(booted, Some(number)).await.await;
+                let _ = pod.leave(booted, Some(number), Instant::now()).await.await;
                 return Err(error);
             }
         };
@@ -232,10 +232,11 @@ impl Made {
     /// returns.
     pub(super) async fn wait(&self, booted: &Arc<Booted>) -> Result<Ended> {
         let ended = process::wait(booted.vm.agent()?, self.id()).await?;
+        let at = Instant::now();
         *lock(&self.partition) = None;
         self.leave_volumes(booted, true).await;
         // Nobody has to wait for it.
-        drop(self.pod.leave(booted, Some(self.number)).await);
+        drop(self.pod.leave(booted, Some(self.number), at).await);
         Ok(ended)
     }
 
@@ -257,7 +258,7 @@ impl Made {
             let _ = agent.stop(self.id(), Duration::ZERO).await;
         }
         self.leave_volumes(booted, false).await;
-        let _ = self.pod.leave(booted, Some(self.number)).await.await;
+        let _ = self.pod.leave(booted, Some(self.number), Instant::now()).await.await;
         let layers = lock(&self.layers).take();
         if let Some(layers) = layers {
             booted.pool.leave(layers).await;

@@ -37,6 +37,7 @@ use std::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
+    time::Instant,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -247,7 +248,7 @@ impl Vm for Machine {
         Box::pin(async move {
             let Ok(pod) = self.pod(id) else { return Ok(()) };
             let booted = self.booted()?;
-            let _ = pod.leave(&booted, None).await.await;
+            let _ = pod.leave(&booted, None, Instant::now()).await.await;
             pod.disconnect(&booted).await;
             self.inside().pods.remove(id);
             self.promises_have_changed(&booted);

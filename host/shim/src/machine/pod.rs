@@ -284,30 +284,36 @@ impl Pod {
         self.inside.lock().await.ended(container);
     }
 
-    /// A container has ended; all of them, and the pod, if `container` is absent. With the last one, or with the pod if
-    /// volumes are kept in it, giving back the pod's memory begins: whoever comes after this finds it gone.
+    /// A container has ended, at that moment; all of them, and the pod, if `container` is absent. With the last one, or
+    /// with the pod if volumes are kept in it, giving back the pod's memory begins: whoever comes after this finds it gone.
+    /// Where volumes are kept, what is free beside them is given back with the last container.
     pub(super) async fn leave(
         &self,
         booted: &Arc<Booted>,
         container: Option<u64>,
+        at: Instant,
     ) -> JoinHandle<()> {
         let mut inside = self.inside.clone().lock_owned().await;
-        match container {
+        let was_there = match container {
             Some(number) => {
-                inside.members.remove(&number);
                 inside.ended(number);
+                inside.members.remove(&number)
             }
             None => {
                 inside.members.clear();
                 inside.running.clear();
                 inside.paused.clear();
+                true
             }
-        }
-        let is_over = inside.members.is_empty() && (inside.keeper.is_none() || container.is_none());
+        };
+        let is_empty = inside.members.is_empty();
+        let is_over = is_empty && (inside.keeper.is_none() || container.is_none());
         let booted = booted.clone();
         tokio::spawn(async move {
             if is_over {
-                inside.end(&booted).await;
+                inside.end(&booted, at).await;
+            } else if is_empty && was_there {
+                inside.give_back_free(&booted, at).await;
             }
         })
     }
@@ -360,9 +366,26 @@ impl Inside {
         Ok(started)
     }
 
+    /// Gives back what is free in the pod's partition. Nothing runs in it but what keeps it, and the next container may
+    /// be minutes away.
+    async fn give_back_free(&self, booted: &Booted, begin: Instant) {
+        let (Some(keeper), Ok(agent)) = (&self.keeper, booted.vm.agent()) else { return };
+        let bytes = if booted.vm.can_take_free() {
+            take_free(&booted.vm, self.partition, Grain::Area).await
+        } else {
+            let reported_bytes = process::pause(agent, keeper).await;
+            let resumed = process::resume(agent, keeper).await;
+            match reported_bytes.and_then(|bytes| resumed.map(|()| bytes)) {
+                Ok(bytes) => bytes,
+                Err(error) => return tracing::error!("instance {keeper}: {error}"),
+            }
+        };
+        let after_us = begin.elapsed().as_micros();
+        tracing::info!(after_us, bytes, "the free memory of a pod is back");
+    }
+
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
-    async fn end(&mut self, booted: &Booted) {
-        let begin = Instant::now();
+    async fn end(&mut self, booted: &Booted, begin: Instant) {
         let (keeper, shared, slot, partition) = (
             self.keeper.take(),
             std::mem::take(&mut self.shared),
