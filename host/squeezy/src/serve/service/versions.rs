@@ -18,6 +18,7 @@ use squeezy_openwhisk::QualifiedName;
 use squeezy_scaler::FunctionIndex;
 use std::{
     collections::{BTreeMap, btree_map::Entry},
+    mem,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -93,29 +94,38 @@ impl Actions {
         lock(&self.actions).values().map(|versions| versions.latest.clone()).collect()
     }
 
-    /// Adds an action, or its latest version. Only while actions are changed.
+    /// Adds an action, or its latest version. Only while actions are changed, and to the end: otherwise nobody would end the
+    /// roll.
     pub(super) async fn put(self: &Arc<Self>, action: Arc<Action>) -> Option<Roll> {
         let (name, index) = (action.name.clone(), action.index);
-        let former = self.serving(&name);
-        let prewarmed = match &former {
-            Some(former) => self.node.prewarm(index, former.index).await,
-            None => None,
+        // The node is asked afterwards: an earlier roll may end while it answers.
+        let former = self.insert(action)?;
+        let Some(prewarmed) = self.node.prewarm(index, former.index).await else {
+            self.retire(self.end_roll(name, index));
+            return None;
         };
-        let former = former.filter(|_| prewarmed.is_some());
-        let earlier = lock(&self.actions)
-            .insert(name.clone(), Versions { latest: action, former: former.clone() });
-        if let Some(Versions { latest, former: earlier }) = earlier {
-            self.retire([Some(latest), earlier].into_iter().flatten().filter(|version| {
-                former.as_ref().is_none_or(|former| former.index != version.index)
-            }));
-        }
-        let prewarmed = prewarmed?;
         let actions = self.clone();
         Some(Roll(tokio::spawn(async move {
             // Whatever has come of it, it is this version's turn. The node has said why if it failed.
             let _ = prewarmed.await;
             actions.retire(actions.end_roll(name, index));
         })))
+    }
+
+    /// Makes this the latest version of its action. Returns the one that goes on to serve, if there is one. As that is found
+    /// and kept in one step, it is none that a roll has retired.
+    fn insert(&self, action: Arc<Action>) -> Option<Arc<Action>> {
+        let mut actions = lock(&self.actions);
+        let Some(versions) = actions.get_mut(&action.name) else {
+            actions.insert(action.name.clone(), Versions { latest: action, former: None });
+            return None;
+        };
+        let earlier = mem::replace(&mut versions.latest, action);
+        let serves = versions.former.get_or_insert_with(|| earlier.clone()).clone();
+        drop(actions);
+        // A version that has never served will not.
+        self.retire(Some(earlier).filter(|earlier| earlier.index != serves.index));
+        Some(serves)
     }
 
     /// Has the latest version serve, if it is this one. Returns the former one.
@@ -152,5 +162,47 @@ impl Actions {
     #[cfg(test)]
     pub(super) fn forget_all(&self) {
         lock(&self.actions).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::service, *};
+
+    #[tokio::test]
+    async fn no_version_that_an_earlier_roll_has_retired_serves_again() {
+        let (service, _hold, _directory) = service().await;
+        let name = QualifiedName::guest("f");
+        let first = service.action(&name).unwrap();
+        let version =
+            |number| Arc::new(Action { index: FunctionIndex(number), ..(*first).clone() });
+        let actions = &service.actions;
+        let serving = || actions.serving(&name).unwrap().index;
+        let end_roll = |of: &Action| actions.end_roll(name.clone(), of.index).map(|one| one.index);
+
+        // The roll before ends while the node is asked about the next one.
+        let (second, third) = (version(101), version(102));
+        assert_eq!(actions.insert(second.clone()).unwrap().index, first.index);
+        assert_eq!(actions.insert(third.clone()).unwrap().index, first.index);
+        assert_eq!((end_roll(&second), serving()), (None, first.index));
+        assert_eq!((end_roll(&third), serving()), (Some(first.index), third.index));
+
+        // Or right before that.
+        let (fourth, fifth) = (version(103), version(104));
+        assert_eq!(actions.insert(fourth.clone()).unwrap().index, third.index);
+        assert_eq!((end_roll(&fourth), serving()), (Some(third.index), fourth.index));
+        assert_eq!(actions.insert(fifth.clone()).unwrap().index, fourth.index);
+        assert_eq!((end_roll(&fifth), serving()), (Some(fourth.index), fifth.index));
+    }
+
+    #[tokio::test]
+    async fn a_former_version_without_an_instance_does_not_serve() {
+        let (service, _hold, _directory) = service().await;
+        let name = QualifiedName::guest("f");
+        let first = service.action(&name).unwrap();
+        let next = Arc::new(Action { index: FunctionIndex(101), ..(*first).clone() });
+        assert!(service.actions.put(next.clone()).await.is_none());
+        assert_eq!(service.actions.serving(&name).unwrap().index, next.index);
+        assert!(service.node.status().await.unwrap().functions.is_empty(), "it is retired");
     }
 }
