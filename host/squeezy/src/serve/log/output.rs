@@ -1,5 +1,6 @@
 //! Where lines go: to standard output, or to a file that is kept small.
 
+use super::log_warning;
 use crate::diagnostics::is_journal;
 use std::{
     env,
@@ -99,8 +100,10 @@ impl Rotated {
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|(_, bytes)| *bytes >= self.most_bytes) {
-            self.put_aside()?;
+        if self.open.as_ref().is_some_and(|(_, bytes)| *bytes >= self.most_bytes)
+            && let Err(error) = self.put_aside()
+        {
+            self.begin_anew(&error);
         }
         if self.open.is_none() {
             self.open()?;
@@ -124,6 +127,22 @@ impl Rotated {
         fs::rename(&self.path, self.aside(1))?;
         self.open = None;
         Ok(())
+    }
+
+    /// Cuts the file that cannot be put aside: it is to stay small, and no line is to be lost that comes from now on.
+    fn begin_anew(&mut self, error: &io::Error) {
+        let Some((file, bytes)) = &mut self.open else { return };
+        let outcome = match file.set_len(0) {
+            Ok(()) => "what was in it has been deleted",
+            // A device, or a file that is for appending only.
+            Err(_) => "it goes on as it is",
+        };
+        // Otherwise each line would try.
+        *bytes = 0;
+        log_warning(&format!(
+            "the log file {} cannot be put aside: {error}; {outcome}. Have the daemon's user own its directory",
+            self.path.display()
+        ));
     }
 
     fn aside(&self, number: usize) -> PathBuf {
@@ -169,6 +188,36 @@ mod tests {
         assert_eq!(last, right);
         let mode = fs::metadata(directory.path().join("squeezy.log")).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_put_aside_begins_anew_and_loses_no_line_that_comes() {
+        let directory = tempfile::tempdir().unwrap();
+        // As in a directory of somebody else's, which would not be in root's way.
+        fs::write(directory.path().join("squeezy.log.3"), "").unwrap();
+        fs::create_dir(directory.path().join("squeezy.log.4")).unwrap();
+        let mut file = small(directory.path(), 100);
+        for number in 0..100 {
+            file.write(&format!("line {number:04}")).unwrap();
+            let text = fs::read_to_string(directory.path().join("squeezy.log")).unwrap();
+            assert!(text.len() <= 110, "{}", text.len());
+            assert!(text.ends_with(&format!("line {number:04}\n")), "{text}");
+        }
+        assert!(!directory.path().join("squeezy.log.1").exists());
+    }
+
+    #[test]
+    fn a_file_that_can_be_neither_put_aside_nor_cut_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("squeezy.log.3"), "").unwrap();
+        fs::create_dir(directory.path().join("squeezy.log.4")).unwrap();
+        let path = directory.path().join("squeezy.log");
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        let mut file = small(directory.path(), 100);
+        for _ in 0..100 {
+            file.write("somewhere").unwrap();
+        }
+        assert!(path.is_symlink());
     }
 
     #[test]
