@@ -6,7 +6,8 @@
 //!
 //! Clients with a key of one namespace have a quarter of the places at most, those of the namespace `guest` and of all
 //! namespaces together all but an eighth. What is left is the operator's, and of clients who are about to show who
-//! they are.
+//! they are. The operator's have no bound of their own, but a 64th of the places is never of a client with a key: a probe
+//! gets in, however many calls there are.
 
 use super::{
     callers::{Caller, Role},
@@ -66,6 +67,8 @@ struct State {
     by_number: BTreeMap<u64, Entry>,
     /// How many are of clients with a key of each namespace; not those of the operator.
     known: Tally<Namespace>,
+    /// How many are of clients with any key.
+    all_known: usize,
 }
 
 struct Entry {
@@ -76,7 +79,7 @@ struct Entry {
     namespace: Option<Namespace>,
 }
 
-/// The clients of a namespace have as many connections as they may have.
+/// Clients with a key, or those of a namespace, have as many connections as they may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPlace;
 
@@ -123,6 +126,11 @@ impl Crowd {
         self.most - self.most / 8
     }
 
+    /// How many the clients with a key may have, those of the operator included.
+    fn most_known(&self) -> usize {
+        self.most - self.most / 64
+    }
+
     /// Gets a place; or how long until a connection can be evicted, if that is known.
     fn try_enter(self: &Arc<Self>) -> Result<Place, Option<Duration>> {
         let mut state = self.lock();
@@ -163,6 +171,7 @@ impl State {
     ) {
         let since = Instant::now();
         self.order.insert((rank, since, number));
+        self.all_known += usize::from(rank >= Rank::Known);
         if let Some(namespace) = &namespace {
             self.known.add(namespace.clone());
         }
@@ -172,18 +181,20 @@ impl State {
     fn remove(&mut self, number: u64) -> Option<Entry> {
         let entry = self.by_number.remove(&number)?;
         self.order.remove(&(entry.rank, entry.since, number));
+        self.all_known -= usize::from(entry.rank >= Rank::Known);
         if let Some(namespace) = &entry.namespace {
             self.known.remove(namespace);
         }
         Some(entry)
     }
 
-    /// Has a connection of a namespace of which `may_go` says so closed: the one whose client was waited for longest, if
-    /// one was for long enough.
-    fn evict_one_of(&mut self, may_go: impl Fn(&Namespace) -> bool) -> Result<(), NoPlace> {
+    /// Has a connection closed whose client has shown a key of a namespace, or the operator's, of which `may_go` says so:
+    /// the one whose client was waited for longest, if one was for long enough.
+    fn evict_known(&mut self, may_go: impl Fn(Option<&Namespace>) -> bool) -> Result<(), NoPlace> {
         let is_one = |(rank, since, number): &&(Rank, Instant, u64)| {
             let namespace = self.by_number.get(number).and_then(|entry| entry.namespace.as_ref());
-            namespace.is_some_and(&may_go)
+            *rank >= Rank::Known
+                && may_go(namespace)
                 && rank.grace().is_some_and(|grace| since.elapsed() >= grace)
         };
         let &(.., number) = self.order.iter().find(is_one).ok_or(NoPlace)?;
@@ -218,13 +229,17 @@ impl Place {
         let mut state = self.crowd.lock();
         // It may have been evicted already.
         let Some(entry) = state.by_number.get(&self.number) else { return Ok(()) };
+        let was_known = entry.rank >= Rank::Known;
         if let Some(namespace) = namespace.filter(|own| entry.namespace.as_ref() != Some(own)) {
             if state.known.of(namespace) >= self.crowd.most_of(namespace) {
-                state.evict_one_of(|other| other == namespace)?;
+                state.evict_known(|other| other == Some(namespace))?;
             } else if state.known.all() >= self.crowd.most_of_all() {
-                let own = state.evict_one_of(|other| other == namespace);
-                own.or_else(|NoPlace| state.evict_one_of(|_| true))?;
+                let own = state.evict_known(|other| other == Some(namespace));
+                own.or_else(|NoPlace| state.evict_known(|other| other.is_some()))?;
             }
+        }
+        if !was_known && state.all_known >= self.crowd.most_known() {
+            state.evict_known(|_| true)?;
         }
         if let Some(Entry { leave, .. }) = state.remove(self.number) {
             state.insert(self.number, Rank::Busy, leave, namespace.cloned());
@@ -364,5 +379,39 @@ mod tests {
         known(&next);
         drop((own, others, fifth, sixth, next));
         assert!(crowd.lock().known.is_empty() && crowd.lock().order.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_probe_gets_in_however_many_calls_the_operator_has() {
+        let crowd = Crowd::new(64);
+        let operator = caller("guest", Role::Operator);
+        let mut calls = Vec::new();
+        for _ in 0..63 {
+            let place = crowd.enter().await;
+            known(&place);
+            // Each further call on it is no further connection.
+            known(&place);
+            calls.push(place);
+        }
+        let mut probe = crowd.enter().await;
+        for _ in 0..3 {
+            probe.works();
+            assert_eq!(probe.is_known(&operator), Err(NoPlace));
+            probe.waits();
+            let next = tokio::time::timeout(Duration::from_secs(10), crowd.enter()).await;
+            assert!(has_to_go(&probe).await);
+            probe = next.expect("who only connects does not keep it out");
+        }
+        // The operator's own connections that wait for a call give way to one.
+        calls[0].waits();
+        let gives_way = async {
+            while probe.is_known(&operator).is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), gives_way).await.unwrap();
+        assert!(has_to_go(&calls[0]).await && !has_to_go(&calls[1]).await);
+        drop((calls, probe));
+        assert_eq!(crowd.lock().all_known, 0);
     }
 }

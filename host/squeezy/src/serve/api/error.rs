@@ -67,11 +67,11 @@ impl ApiError {
         }
     }
 
-    /// The clients of a namespace have as many connections as they may have.
+    /// Clients with a key, or those of a namespace, have as many connections as they may have.
     pub fn no_place() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "Too many clients of this namespace are connected; try again later.",
+            "Too many clients with a key, or of this namespace, are connected; try again later.",
         )
     }
 
