@@ -20,7 +20,7 @@ use rustix::{
     process::{PidfdGetfdFlags, pidfd_getfd},
 };
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     io,
     net::{Ipv4Addr, SocketAddrV4},
     os::fd::{AsRawFd, OwnedFd, RawFd},
@@ -40,6 +40,8 @@ const SYNC_WAKE_UP: libc::c_ulong = 1;
 /// How many pairs of a socket and an address are remembered as known. When there are more, all are forgotten, and
 /// count once more.
 const MOST_FLOWS: usize = 1024;
+/// For how long such a pair is not judged again: the address may become the host's.
+const JUDGED_FOR: Duration = Duration::from_secs(1);
 /// The pause before connections that could not be ended are tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -59,8 +61,8 @@ pub(super) struct Judge {
     attempts: Pace,
     pace: Pace,
     rate: Rate,
-    /// Sockets and the addresses that they have sent datagrams to.
-    flows: HashSet<(RawFd, SocketAddrV4)>,
+    /// Sockets and the addresses that they have sent datagrams to, and when that was judged.
+    flows: HashMap<(RawFd, SocketAddrV4), Instant>,
     connections: Connections,
     /// When to end connections that could not be ended before; `None` if there is none.
     retry: Option<Instant>,
@@ -112,7 +114,7 @@ impl Judge {
             attempts,
             pace,
             rate,
-            flows: HashSet::new(),
+            flows: HashMap::new(),
             connections: Connections::default(),
             retry: None,
         }
@@ -179,7 +181,7 @@ impl Judge {
         let (rules, own, vmm) = (&self.network.rules, &self.own, &self.vmm);
         let stays = |to| rules.judge_within(to, own).is_ok() || resolver::is_resolver(to);
         // Those that stay do not count once more.
-        self.flows.retain(|(_, to)| stays(*to));
+        self.flows.retain(|(_, to), _| stays(*to));
         let is_done = self.connections.retain(stays, |socket| duplicate(vmm, socket));
         self.retry = (!is_done).then(|| Instant::now() + RETRY);
     }
@@ -251,13 +253,7 @@ impl Judge {
                 if data.bytes > MAX_DATAGRAM_BYTES {
                     return Err(Errno::MSGSIZE);
                 }
-                if !self.flows.contains(&(*socket, to)) {
-                    self.permit(to, 0).map_err(|_| Errno::NETUNREACH)?;
-                    if self.flows.len() == MOST_FLOWS {
-                        self.flows.clear();
-                    }
-                    self.flows.insert((*socket, to));
-                }
+                self.permit_datagram(*socket, to).map_err(|_| Errno::NETUNREACH)?;
                 if !self.rate.take(data.bytes + HEADER_BYTES, Instant::now()) {
                     // As on any link with too much on it.
                     self.counters.count_dropped();
@@ -271,6 +267,29 @@ impl Judge {
         }
     }
 
+    /// Decides about a datagram, and counts it if it is the first from this socket to this address.
+    fn permit_datagram(&mut self, socket: RawFd, to: SocketAddrV4) -> Result<(), Refusal> {
+        let (flow, now) = ((socket, to), Instant::now());
+        match self.flows.get(&flow).copied() {
+            Some(judged) if now.saturating_duration_since(judged) < JUDGED_FOR => return Ok(()),
+            Some(_) => {
+                if let Err(refusal) = self.judge_address(to) {
+                    self.flows.remove(&flow);
+                    self.counters.count(Err(refusal));
+                    return Err(refusal);
+                }
+            }
+            None => {
+                self.permit(to, 0)?;
+                if self.flows.len() == MOST_FLOWS {
+                    self.flows.clear();
+                }
+            }
+        }
+        self.flows.insert(flow, now);
+        Ok(())
+    }
+
     /// Decides and counts. `bytes` is what it counts as by itself.
     fn permit(&mut self, to: SocketAddrV4, bytes: u64) -> Result<(), Refusal> {
         let verdict = self.judge(to, bytes);
@@ -282,12 +301,17 @@ impl Judge {
         if !self.attempts.take(1, Instant::now()) {
             return Err(Refusal::TooMany);
         }
-        if !resolver::is_resolver(to) {
-            self.network.rules.judge_all(to, &self.own)?;
-        }
+        self.judge_address(to)?;
         let now = Instant::now();
         let may = self.pace.take(1, now) && self.rate.take(bytes, now);
         if may { Ok(()) } else { Err(Refusal::TooMany) }
+    }
+
+    fn judge_address(&self, to: SocketAddrV4) -> Result<(), Refusal> {
+        if resolver::is_resolver(to) {
+            return Ok(());
+        }
+        self.network.rules.judge_all(to, &self.own)
     }
 
     /// The address in a call.

@@ -5,7 +5,7 @@ mod outside;
 
 use super::*;
 use crate::skip::skip;
-use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
+use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, move_to_host, serve};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -205,6 +205,34 @@ fn datagrams_are_judged_one_by_one_and_arrive_whole() {
     });
     echo.join().unwrap();
     assert_eq!(counts.opened, 1);
+}
+
+#[test]
+fn an_address_that_becomes_the_hosts_is_closed_to_whoever_sends_there_already() {
+    let Some(_outside) = Outside::enter() else {
+        return skip("no network namespace can be made here");
+    };
+    let (send_moves, moves) = mpsc::channel();
+    // Whoever is judged can start nobody who is not.
+    let mover = std::thread::spawn(move || {
+        moves.recv().unwrap();
+        move_to_host(PUBLIC);
+    });
+    let (last, counts) = judged(Network::default(), move |_| {
+        let socket = open(SocketType::DGRAM);
+        let to = SocketAddrV4::new(PUBLIC.parse().unwrap(), 9);
+        let send = || sendto(&socket, b"x", SendFlags::empty(), &to);
+        assert_eq!(send(), Ok(1));
+        send_moves.send(()).unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while send().is_ok() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        send()
+    });
+    mover.join().unwrap();
+    assert_eq!(last, Err(Errno::NETUNREACH));
+    assert_eq!((counts.opened, counts.refused[Refusal::Host as usize]), (1, 2));
 }
 
 #[test]
