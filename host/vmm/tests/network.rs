@@ -221,17 +221,25 @@ fn a_connection_outlasts_a_freeze_and_a_pause() {
         let agent = vm.agent().unwrap();
         let (opened, port) = mpsc::channel();
         let (go, gone) = mpsc::channel();
+        let (write, written) = mpsc::channel();
         let server = outside.run(move || {
             let listener = TcpListener::bind("0.0.0.0:0").unwrap();
             opened.send(listener.local_addr().unwrap().port()).unwrap();
             let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             let mut line = [0; 6];
             stream.read_exact(&mut line).unwrap();
             opened.send(0).unwrap();
             gone.recv().unwrap();
             stream.write_all(b"while you slept\n").unwrap();
+            write.send(()).unwrap();
+            let mut answer = [0; 16];
+            stream.read_exact(&mut answer).unwrap();
+            answer
         });
-        let talker = format!("(echo ready; sleep 1000) | nc {PUBLIC} {}", port.recv().unwrap());
+        let talker =
+            "echo ready; read line; echo \"heard: $line\" >&2; echo \"$line\"; exec sleep 1000";
+        let talker = format!("exec nc {PUBLIC} {} -e sh -c '{talker}'", port.recv().unwrap());
         let talker = outbound("talker", &talker);
         agent.start(&talker).await.unwrap();
         let port = tokio::task::spawn_blocking(move || port.recv()).await.unwrap();
@@ -239,10 +247,15 @@ fn a_connection_outlasts_a_freeze_and_a_pause() {
         agent.freeze(&talker.id).await.unwrap();
         vm.pause().await.unwrap();
         go.send(()).unwrap();
-        server.join().unwrap();
+        written.recv().unwrap();
         tokio::time::sleep(Duration::from_secs(2)).await;
         vm.resume().await.unwrap();
-        assert_eq!(agent.log(&talker.id).await.unwrap(), "");
+        assert_eq!(agent.log(&talker.id).await.unwrap(), "", "it is frozen");
+        agent.thaw(&talker.id).await.unwrap();
+        until_said(agent, &talker, "heard: while you slept").await;
+        // And it is heard itself.
+        let answer = tokio::task::spawn_blocking(move || server.join().unwrap()).await.unwrap();
+        assert_eq!(&answer, b"while you slept\n");
         vm.stop().await.unwrap();
     });
 }
