@@ -19,7 +19,7 @@ use squeezy_vmm::{
 };
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::{TcpListener, UdpSocket},
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -122,6 +122,42 @@ fn an_instance_reaches_what_its_rules_allow_and_nothing_else() {
         assert_eq!(greet(&vm, PRIVATE, port).await, "outside");
         let said = greet(&vm, PUBLIC, port).await;
         assert!(is_closed(&said), "{said}");
+        vm.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn an_instance_s_datagrams_reach_what_its_rules_allow_and_are_answered() {
+    test(|outside, _| async move {
+        let (opened, port) = mpsc::channel();
+        // Sends whoever asks for a file five bytes, which are all there is.
+        outside.run(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            opened.send(socket.local_addr().unwrap().port()).unwrap();
+            let mut datagram = [0; 2048];
+            while let Ok((_, from)) = socket.recv_from(&mut datagram) {
+                if datagram.starts_with(b"\0\x01greeting\0") {
+                    socket.send_to(b"\0\x03\0\x01hello", from).unwrap();
+                }
+            }
+        });
+        let port = port.recv().unwrap();
+        let ask = |address| {
+            outbound("asking", &format!("timeout 5 tftp -g -r greeting -l - {address} {port}"))
+        };
+        let vm = boot(Some(Network::default())).await;
+        for _ in 0..2 {
+            assert_eq!(run(&vm, ask(PUBLIC)).await, "hello");
+        }
+        for closed in [PRIVATE, METADATA, HOST] {
+            let said = run(&vm, ask(closed)).await;
+            assert!(!said.contains("hello"), "{closed}: {said}");
+        }
+        let counts = vm.config().network_counters.read();
+        assert_eq!(counts.opened, 2, "{counts:?}");
+        let count = |refusal| counts.refused[refusal as usize];
+        assert!(count(Refusal::Private) >= 1 && count(Refusal::Host) >= 1, "{counts:?}");
+        assert!(count(Refusal::Reserved) >= 1, "{counts:?}");
         vm.stop().await.unwrap();
     });
 }
