@@ -277,7 +277,7 @@ impl VmConfig {
             if bytes == 0 || !bytes.is_multiple_of(Layer::GRANULE_BYTES) {
                 return fail(format!(
                     "the drive for layers has {bytes} bytes, and not a multiple of {}",
-                    Layer::GRANULE_BYTES
+                    ByteSize(Layer::GRANULE_BYTES)
                 ));
             }
         }

@@ -2,6 +2,7 @@
 
 use super::ClientError;
 use base64::{Engine, prelude::BASE64_STANDARD};
+use bytesize::ByteSize;
 use serde_json::{Value, json};
 use squeezy_openwhisk::kind::{Kind, is_binary, is_program};
 use squeezy_protocol::MAX_CODE_BYTES;
@@ -113,8 +114,11 @@ fn read(path: &Path) -> Result<Vec<u8>, ClientError> {
     let most = MAX_CODE_BYTES as u64;
     let length = path.metadata().map_err(failed)?.len();
     if length > most {
-        let problem =
-            format!("it has {length} bytes, and code may have {most} as text or in base64");
+        let problem = format!(
+            "it has {}, and code may have {} as text or in base64",
+            ByteSize(length),
+            ByteSize(most)
+        );
         return Err(ClientError::file(path, &problem));
     }
     fs::read(path).map_err(failed)
@@ -183,6 +187,7 @@ mod tests {
             assert!(error.to_string().contains(part), "{error}");
         }
         let long = CodeFile::find(&directory.path().join("long.py"), None, None).unwrap().unwrap();
-        assert!(long.exec().unwrap_err().to_string().contains("16777216"));
+        let error = long.exec().unwrap_err().to_string();
+        assert!(error.contains("it has 17.0 MiB, and code may have 16.0 MiB"), "{error}");
     }
 }

@@ -10,6 +10,7 @@ use super::{
     table::{print_list, text},
 };
 use crate::output::complain;
+use bytesize::ByteSize;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 use squeezy_openwhisk::{
@@ -316,9 +317,9 @@ impl Made {
             }
             Self::Code(code) => {
                 let exec = code.exec()?;
-                let length = exec["code"].as_str().map_or(0, str::len);
                 let kind = full_name(exec["kind"].as_str().unwrap_or_default());
-                complain(format_args!("code of the kind {kind}, {length} bytes as it is sent"));
+                let sent = ByteSize(exec["code"].as_str().map_or(0, str::len) as u64);
+                complain(format_args!("code of the kind {kind}, {sent} as it is sent"));
                 Ok(exec)
             }
         }

@@ -1,5 +1,6 @@
 //! What a namespace may have.
 
+use bytesize::ByteSize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use squeezy_scaler::TenantPolicy;
@@ -129,7 +130,9 @@ pub enum OverQuota {
     },
     /// Too much of images.
     #[error(
-        "The images of the namespace's actions would take {bytes} bytes of at most {allowed}: delete some first."
+        "The images of the namespace's actions would take {} of at most {}: delete some first.",
+        ByteSize(*bytes),
+        ByteSize(*allowed)
     )]
     Images {
         /// What they would take.
@@ -139,7 +142,9 @@ pub enum OverQuota {
     },
     /// An image that is larger than all may be.
     #[error(
-        "The layers of the image have {bytes} bytes, and the images of the namespace's actions may take {allowed}."
+        "The layers of the image have {}, and the images of the namespace's actions may take {}.",
+        ByteSize(*bytes),
+        ByteSize(*allowed)
     )]
     Layers {
         /// What they have.
@@ -149,7 +154,9 @@ pub enum OverQuota {
     },
     /// Too much code.
     #[error(
-        "The code of the namespace's actions would take {bytes} bytes of at most {allowed}: delete some first."
+        "The code of the namespace's actions would take {} of at most {}: delete some first.",
+        ByteSize(*bytes),
+        ByteSize(*allowed)
     )]
     Code {
         /// What it would take.
@@ -163,6 +170,19 @@ pub enum OverQuota {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_is_too_much_is_said_in_units_for_people() {
+        let (bytes, allowed) = (5 << 19, 2 << 20);
+        for over in [
+            OverQuota::Images { bytes, allowed },
+            OverQuota::Layers { bytes, allowed },
+            OverQuota::Code { bytes, allowed },
+        ] {
+            let said = over.to_string();
+            assert!(said.contains(" 2.5 MiB") && said.contains(" 2.0 MiB"), "{said}");
+        }
+    }
 
     #[test]
     fn what_is_not_said_stays() {
