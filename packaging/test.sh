@@ -117,11 +117,14 @@ grep -q '"hello": "you"' "$work/answer" || complain "a call of code is not answe
 say "a call of code is answered"
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
+echo 'log_file = "/var/log/squeezy/squeezy.log"' >>"$tree/etc/squeezy/squeezy.toml"
 first=$(inside systemctl show --property MainPID --value squeezy)
 vm=$(inside pgrep --oldest --parent "$first" qemu) || complain "there is no VM"
 inside kill -KILL "$first"
 until_true "it is started again after a kill" sh -c "! kill -0 $first && ! kill -0 $vm && systemctl --quiet is-active squeezy && squeezy function get html"
 
+[ "$(inside stat --format '%U %a' /var/log/squeezy)" = "squeezy 700" ] || complain "the directory for logs is not private"
+inside grep -q "serving on" /var/log/squeezy/squeezy.log || complain "the log is not in its file"
 inside squeezy invoke html >/dev/null || complain "a call after that is not answered"
 inside squeezy invoke html --param items 50000 >"$work/late" &
 late=$!
@@ -154,7 +157,7 @@ rm "$tree"/usr/lib/squeezy/images/html.*
 inside apt-get -qq purge -y squeezy >"$work/apt" 2>&1 || complain "it cannot be purged: $(tail -1 "$work/apt")"
 [ -d "$tree/var/lib/squeezy-shim" ] || complain "a purge of the service takes what is the shim's along"
 inside apt-get -qq purge -y squeezy-shim >"$work/apt" 2>&1 || complain "the shim cannot be purged: $(tail -1 "$work/apt")"
-[ -z "$(find "$tree"/{etc,var/lib,usr/bin,usr/lib}/squeezy "$tree"/var/lib/squeezy-shim 2>/dev/null)" ] || complain "a purge leaves something"
+[ -z "$(find "$tree"/{etc,var/lib,var/log,usr/bin,usr/lib}/squeezy "$tree"/var/lib/squeezy-shim 2>/dev/null)" ] || complain "a purge leaves something"
 say "it is removed, and after a purge nothing is left"
 
 archive=$("$own/node.sh" "$work" "${packages[squeezy-guest]}" "${packages[squeezy-shim]}")

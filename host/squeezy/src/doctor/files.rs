@@ -1,9 +1,12 @@
-//! Programs and files: QEMU, kernel, images, the state directory and its disk.
+//! Programs and files: QEMU, kernel, images, the state directory and its disk, the log file.
 
 use super::finding::Finding;
 use crate::serve::{Config, FunctionEntry, holder};
 use bytesize::ByteSize;
-use rustix::fs::{Access, access, statvfs};
+use rustix::{
+    fs::{Access, access, statvfs},
+    io::Errno,
+};
 use squeezy_node::FunctionImage;
 use squeezy_vmm::{Artifacts, Kernel, QemuOptions, VmError, probe_qemu};
 use std::{io, net::TcpListener, path::Path};
@@ -23,6 +26,7 @@ pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Findin
         }
     }
     findings.push(state(&config.state_directory));
+    findings.extend(config.log_file.as_deref().map(log));
     findings.push(match holder(&config.state_directory) {
         Some(process) => Finding::good("address", format!("the daemon is running{process}")),
         None => address(&config.listen.name, config.listen.port),
@@ -85,6 +89,31 @@ fn state(directory: &Path) -> Finding {
     }
 }
 
+/// The daemon does not start without it, and needs its directory to put it aside.
+fn log(path: &Path) -> Finding {
+    let (subject, shown) = ("log file", path.display());
+    let remedy =
+        "choose a directory that the daemon's user may write: as a service /var/log/squeezy";
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let renames = access(directory.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK);
+    let writes = match path.metadata() {
+        Ok(file) if file.is_dir() => Err(Errno::ISDIR),
+        Ok(_) => access(path, Access::WRITE_OK),
+        Err(_) => renames,
+    };
+    match (writes, renames) {
+        (Err(error), _) => {
+            Finding::wrong(subject, format!("{shown}: {}", io::Error::from(error)), remedy)
+        }
+        (Ok(()), Err(_)) => Finding::slow(
+            subject,
+            format!("{shown} can be written, but not renamed: it is cut when it is large"),
+            remedy,
+        ),
+        (Ok(()), Ok(())) => Finding::good(subject, shown.to_string()),
+    }
+}
+
 fn address(name: &str, port: u16) -> Finding {
     let subject = "address";
     match TcpListener::bind((name, port)) {
@@ -128,6 +157,27 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_ne!(state(&directory.path().join("a/b")).verdict, Wrong);
         assert_eq!(state(Path::new("/proc/self/state")).verdict, Wrong);
+    }
+
+    #[test]
+    fn a_log_file_that_cannot_be_written_is_wrong() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("squeezy.log");
+        let found = |text: &str| {
+            let config = Config::parse(text, directory.path()).unwrap();
+            let findings = examine(&config, Artifacts::find(Some(directory.path())));
+            findings.into_iter().find(|finding| finding.subject == "log file")
+        };
+        assert_eq!(found(""), None);
+        for _ in 0..2 {
+            // Whether it is there already or not.
+            assert_eq!(found("log_file = \"squeezy.log\"").unwrap().verdict, Good);
+            std::fs::write(&file, "").unwrap();
+        }
+        for wrong in ["log_file = \"none/squeezy.log\"", "log_file = \".\""] {
+            let finding = found(wrong).unwrap();
+            assert!(finding.verdict == Wrong && finding.remedy.is_some(), "{finding:?}");
+        }
     }
 
     #[test]
