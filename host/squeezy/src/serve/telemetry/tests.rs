@@ -9,7 +9,8 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use squeezy_node::{
-    Answer, CallError, NodeEvent, Observer, ResizeOutcome, StartTimes, TraceContext, WaitedFor,
+    Answer, CallError, InstanceError, NodeEvent, Observer, ResizeOutcome, SqueezeReport,
+    StartTimes, TraceContext, WaitedFor,
 };
 use squeezy_openwhisk::{
     QualifiedName,
@@ -248,6 +249,50 @@ async fn a_call_that_fails_says_so_and_so_does_an_instance_that_never_started() 
     assert_eq!(names, ["wait", "call", "start", "run", "call"]);
     assert!(errors.iter().all(|(_, error)| !error.is_empty() && error.len() <= 300), "{errors:?}");
     assert!(!errors[3].1.contains('\n'));
+}
+
+#[tokio::test]
+async fn what_a_frozen_instance_gives_back_is_told_and_what_it_was_started_by() {
+    let (url, requests) = collector(OK);
+    let daemon = Daemon::start(&url, 1.0);
+    let (instance, function) = (InstanceNumber(3), F);
+    daemon.tell(NodeEvent::Starting { instance, function });
+    let times = StartTimes { spawn: ms(0), init: ms(0) };
+    daemon.tell(NodeEvent::Started { instance, function, result: Ok(times) });
+    let report = SqueezeReport {
+        heap: Err("it has no squeezer".to_owned()),
+        given_back: Ok(5),
+        before_bytes: 12,
+        resident_bytes: 7,
+        cpu: ms(0),
+        // No longer than the daemon has been there.
+        took: Duration::from_nanos(3),
+    };
+    daemon.tell(NodeEvent::Squeezed { instance, function, result: Ok(&report) });
+    let error = InstanceError::NoVm;
+    daemon.tell(NodeEvent::Squeezed { instance, function, result: Err(&error) });
+    let took = Duration::from_nanos(2);
+    daemon.tell(NodeEvent::Condemned { instance, function, freed_bytes: 7, took });
+    daemon.telemetry.clone().close().await;
+
+    let spans = spans(&requests);
+    let start = named(&spans, "start");
+    let of = |name: &str| spans.iter().filter(|span| span.name == name).collect::<Vec<_>>();
+    let (squeezes, condemns) = (of("squeeze"), of("condemn"));
+    let ([squeeze, failed], [condemn]) = (&squeezes[..], &condemns[..]) else {
+        panic!("{spans:?}")
+    };
+    for (span, took, freed_bytes) in [(squeeze, report.took, 5_u64), (condemn, took, 7)] {
+        assert_eq!(span.end_time_unix_nano - span.start_time_unix_nano, took.as_nanos() as u64);
+        let freed = span.attributes.iter().find(|one| one.key == "squeezy.freed_bytes").unwrap();
+        assert_eq!(freed.value, span::attribute("", span::Value::from(freed_bytes)).value);
+    }
+    for span in [squeeze, failed, condemn] {
+        assert_ne!(span.trace_id, start.trace_id);
+        assert_eq!(span.links[0].span_id, start.span_id);
+    }
+    assert_eq!(failed.status.as_ref().unwrap().message, error.to_string());
+    assert_eq!(spans.len(), 6);
 }
 
 #[tokio::test]
