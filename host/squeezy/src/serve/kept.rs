@@ -27,14 +27,17 @@ pub struct Kept {
     pub space: Arc<DiskSpace>,
 }
 
+/// The operator's key in this state directory, which is made if there is none.
+pub fn operators_key(directory: &Path) -> Result<Key, StateError> {
+    let path = directory.join(KEY);
+    Key::read_or_make(&path).map_err(|error| StateError::File { path, error })
+}
+
 impl Kept {
     /// Creates the directory if necessary, and locks it. Images and code may take `actions_disk_bytes` of the disk.
     pub fn open(directory: &Path, actions_disk_bytes: u64) -> Result<Self, StateError> {
         let state = State::open(directory)?;
-        let path = directory.join(KEY);
-        let key = Key::read_or_make(&path);
-        let key = key.map_err(|error| StateError::File { path, error })?;
-        let tenants = Arc::new(Tenants::open(directory, key)?);
+        let tenants = Arc::new(Tenants::open(directory, operators_key(directory)?)?);
         let space = DiskSpace::new(actions_disk_bytes);
         let failed = |name: &str, error| match error {
             BlobError::File { path, error } => StateError::File { path, error },

@@ -61,6 +61,11 @@ impl Key {
     pub fn admits(&self, given: &[u8]) -> bool {
         equal(given, self.0.as_bytes())
     }
+
+    /// Whether both are the same key.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.admits(other.0.as_bytes())
+    }
 }
 
 /// Compares in constant time.

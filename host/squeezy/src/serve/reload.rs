@@ -1,7 +1,9 @@
-//! Reads the configuration again while the daemon runs.
+//! Reads the configuration again while the daemon runs, and the operator's key.
 
 use super::{
     config::{Difference, FunctionEntry, differences},
+    kept::operators_key,
+    log::log_line,
     read,
     service::Service,
     tls::{Tls, TlsError},
@@ -55,7 +57,8 @@ impl Reloader {
         Arc::new(Self { file, functions, service, tls, changing: Mutex::default() })
     }
 
-    /// Reads the configuration and applies what may change. Goes on to the end if the caller stops waiting.
+    /// Reads the configuration and applies what may change, and the operator's key, whatever the configuration says. Goes on
+    /// to the end if the caller stops waiting.
     pub async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
         let reloader = self.clone();
         let reload = tokio::spawn(async move { reloader.apply().await });
@@ -64,7 +67,7 @@ impl Reloader {
 
     async fn apply(&self) -> Result<Reloaded, ReloadError> {
         let _changing = self.changing.lock().await;
-        let bad = |error: &dyn fmt::Display| ReloadError::Bad(error.to_string());
+        self.follow_key().await?;
         let file = self.file.clone().ok_or(ReloadError::NoFile)?;
         let new = tokio::task::spawn_blocking(move || read(Some(&file))).await;
         let mut new = new.map_err(|error| bad(&error))?.map_err(|error| bad(&error))?;
@@ -87,6 +90,20 @@ impl Reloader {
         }
         Ok(Reloaded { applied, needs_restart })
     }
+
+    async fn follow_key(&self) -> Result<(), ReloadError> {
+        let directory = self.service.config().state_directory.clone();
+        let key = tokio::task::spawn_blocking(move || operators_key(&directory)).await;
+        let key = key.map_err(|error| bad(&error))?.map_err(|error| bad(&error))?;
+        if self.service.tenants.set_operator(key) {
+            log_line("the operator's key is another one from now on");
+        }
+        Ok(())
+    }
+}
+
+fn bad(error: &dyn fmt::Display) -> ReloadError {
+    ReloadError::Bad(error.to_string())
 }
 
 /// A line for each key.

@@ -2,11 +2,11 @@
 
 use super::{
     certificate,
-    common::{Daemon, NO_VM, empty_build, empty_image, serve},
+    common::{Daemon, NO_VM, base64, empty_build, empty_image, serve},
     said,
 };
 use serde_json::{Value, json};
-use std::{path::Path, process::Output};
+use std::{fs, path::Path, process::Output};
 
 /// Replaces the daemon's configuration, except its address and its state directory.
 fn configure(directory: &Path, more: &str) {
@@ -128,6 +128,35 @@ fn a_hangup_reloads_and_is_not_the_end() {
     daemon.says("queue: must be from 1 to 1000000; nothing has changed");
     assert_eq!(daemon.ask("GET", "/namespaces", None).0, 200);
     daemon.stop();
+}
+
+#[test]
+fn the_operators_key_is_replaced_while_the_daemon_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = Daemon::start_in(directory, directory, NO_VM, &[]);
+    let file = daemon.key_file();
+    let key = || format!("Basic {}", base64(fs::read_to_string(&file).unwrap().trim()));
+    let status = |key: &str| daemon.ask_as(key, "GET", "/namespaces", None).0;
+    let first = key();
+    // It makes another one.
+    fs::remove_file(&file).unwrap();
+    daemon.signal("HUP");
+    daemon.says("the operator's key is another one from now on");
+    let second = key();
+    assert_eq!([status(&first), status(&second)], [401, 200]);
+    // What is no key changes nothing.
+    fs::write(&file, "short").unwrap();
+    daemon.signal("HUP");
+    daemon.says("; nothing has changed");
+    assert_eq!(status(&second), 200);
+    // Nor does a configuration that is wrong keep a leaked key in force.
+    fs::write(&file, "own:0123456789abcdef").unwrap();
+    configure(directory, "queue = 0");
+    daemon.signal("HUP");
+    daemon.says("the operator's key is another one from now on");
+    assert_eq!([status(&second), status(&key())], [401, 200]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ const MOST_KEYS: usize = 16;
 /// All namespaces. The one that is always there belongs to the operator, whose key is not one of these.
 pub struct Tenants {
     path: PathBuf,
-    operator: Key,
+    operator: RwLock<Key>,
     state: Arc<RwLock<State>>,
     /// Held while the file changes.
     changing: Arc<tokio::sync::Mutex<()>>,
@@ -91,14 +91,22 @@ impl Tenants {
         state.namespaces.entry(Namespace::guest()).or_default();
         state.index();
         let (state, changing) = (Arc::new(RwLock::new(state)), Arc::default());
-        Ok(Self { path, operator, state, changing })
+        Ok(Self { path, operator: RwLock::new(operator), state, changing })
+    }
+
+    /// Replaces the operator's key: the former one is refused from the next request on. Returns whether it is another one.
+    pub fn set_operator(&self, key: Key) -> bool {
+        let mut operator = self.operator.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = !operator.is_same(&key);
+        *operator = key;
+        is_other
     }
 
     /// Who sends a request with this `Authorization` header; `None` for nobody who is known. Costs the same however
     /// many keys there are.
     pub fn caller(&self, header: Option<&str>) -> Option<Caller> {
         let given = Key::given(header?)?;
-        if self.operator.admits(&given) {
+        if self.operator.read().unwrap_or_else(PoisonError::into_inner).admits(&given) {
             return Some(Caller { namespace: Namespace::guest(), role: Role::Operator, key: None });
         }
         let id = given.split(|byte| *byte == b':').next()?;

@@ -59,6 +59,23 @@ fn who(tenants: &Tenants, key: &str) -> Option<Caller> {
     tenants.caller(Some(&basic(key)))
 }
 
+#[test]
+fn the_operators_key_is_replaced_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let tenants = open(&directory);
+    let path = directory.path().join("key");
+    let text = || fs::read_to_string(&path).unwrap().trim().to_owned();
+    let first = text();
+    let again = || tenants.set_operator(Key::read_or_make(&path).unwrap());
+    assert!(!again() && who(&tenants, &first).unwrap().role == Role::Operator);
+    fs::remove_file(&path).unwrap();
+    assert!(again());
+    assert_eq!(
+        (who(&tenants, &first), who(&tenants, &text()).unwrap().role),
+        (None, Role::Operator)
+    );
+}
+
 #[tokio::test]
 async fn a_key_is_replaced_without_a_gap_and_outlives_a_restart() {
     let directory = tempfile::tempdir().unwrap();
