@@ -5,7 +5,7 @@ use crate::{
     daemon, refusal, said,
 };
 use serde_json::{Value, json};
-use std::fs;
+use std::{fs, process::Command};
 
 #[test]
 fn actions_outlive_the_daemon() {
@@ -98,4 +98,49 @@ fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
     let function = directory.join("images/f.erofs");
     let error = refusal(directory, &[&function, &function]);
     assert!(error.contains("the function \"f\" exists already"), "{error}");
+}
+
+/// What a later version would have done to the number of a database's schema.
+const RAISE: &str = "\
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute('PRAGMA user_version = 1000')
+database.close()
+";
+
+#[test]
+fn a_state_of_a_later_version_is_refused_and_stays_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let mut first = daemon(directory);
+    assert!(first.client(&["namespace", "create", "acme"]).status.success());
+    assert!(first.client(&["function", "create", "f", "--name", "made"]).status.success());
+    first.stop();
+    let files = ["actions.json", "namespaces.json", "squeezy.db"]
+        .map(|name| directory.join("state").join(name));
+    let all = || files.each_ref().map(|file| fs::read(file).unwrap());
+    let own = all();
+    for (file, own) in files.iter().zip(&own) {
+        if file.ends_with("squeezy.db") {
+            let raised = Command::new("python3").args(["-c", RAISE]).arg(file).status();
+            assert!(raised.unwrap().success());
+        } else {
+            let mut later: Value = serde_json::from_slice(own).unwrap();
+            later["version"] = json!(1000);
+            later["later"] = json!({ "what": "nobody knows yet" });
+            fs::write(file, later.to_string()).unwrap();
+        }
+        let later = all();
+        for _ in 0..2 {
+            let error = refusal(directory, &[]);
+            let name = file.file_name().unwrap().to_str().unwrap();
+            assert!(error.contains(name) && error.contains("it has version 1000"), "{error}");
+            assert!(all() == later, "{name}: something has changed");
+        }
+        fs::write(file, own).unwrap();
+    }
+    let again = daemon(directory);
+    assert_eq!(again.ask("GET", "/namespaces/_/actions/made", None).0, 200);
+    assert_eq!(again.ask("GET", "/namespaces", None), (200, json!(["acme", "guest"])));
 }
