@@ -192,12 +192,8 @@ impl VmPlan {
         config.timeouts.resize = RESIZE_LIMIT;
         // The mechanism may need more.
         let mut config = mechanism.configure(config);
-        let (llfree, is_squeezed) = match self.policy {
-            // So that a paused VM costs only what is in use.
-            PolicyName::Overcommit => (Llfree::All, true),
-            _ => (Llfree::Partitions, false),
-        };
-        config.give_back_free(llfree, is_squeezed);
+        // Of all that is the guest's: what it frees of base memory is nobody's either.
+        config.give_back_free(Llfree::All, self.policy == PolicyName::Overcommit);
         config
     }
 }
@@ -241,8 +237,23 @@ pub(crate) mod tests {
         plan.memory_backend = MemoryBackendChoice::Memfd;
         let shared = config(&plan);
         assert_eq!((shared.llfree, shared.free_page_reporting), (Llfree::All, false));
-        plan.policy = PolicyName::Mechanism(MechanismName::VirtioMem);
-        assert_eq!(config(&plan).llfree, Llfree::Off, "it has no partitions");
+    }
+
+    #[test]
+    fn the_host_takes_all_that_is_free_with_every_policy_that_lets_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plan = plan(&directory, "free").1;
+        plan.memory_backend = MemoryBackendChoice::Memfd;
+        for policy in PolicyName::ALL {
+            plan.policy = policy;
+            let config = plan.config(&*plan.new_mechanism().unwrap());
+            let expected = match policy.mechanism() {
+                MechanismName::Squeezy | MechanismName::HyperAlloc => (Llfree::All, true),
+                _ => (Llfree::Off, false),
+            };
+            let found = (config.llfree, config.take_free_every.is_some());
+            assert_eq!(found, expected, "{policy}");
+        }
     }
 
     #[test]

@@ -148,6 +148,37 @@ async fn what_a_running_instance_has_freed_goes_back_by_itself() {
     world.vm.stop().await.unwrap();
 }
 
+/// So it is with a VM without partitions, and it keeps its size.
+#[tokio::test]
+async fn what_a_vm_that_the_host_resizes_has_free_goes_back_by_itself() {
+    let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
+    let mut config = mechanism.configure(config("swept"));
+    config.take_free_every = Some(Duration::from_secs(1));
+    let vm = Vm::start(config).await.unwrap();
+    let agent = vm.agent().unwrap();
+    mechanism.plug(&vm, mechanism.slots().take().unwrap()).await.unwrap();
+    let before = vm.memory().await.unwrap();
+    let hog = instance("hog", &["/bin/memhog", "200M", "--check", "--exit-after", "500"]);
+    agent.start(&hog).await.unwrap();
+    let wait = agent.wait(&hog.id);
+    let ended = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)));
+
+    let mut memory = vm.memory().await.unwrap();
+    for _ in 0..100 {
+        if memory.swept_bytes > 140 * MIB {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        memory = vm.memory().await.unwrap();
+    }
+    assert!(memory.swept_bytes > 140 * MIB, "{memory:?}");
+    let left = memory.resident.resident_bytes.saturating_sub(before.resident.resident_bytes);
+    assert!(left < 100 * MIB, "{left} bytes are left");
+    assert_eq!(memory.plugged_bytes, before.plugged_bytes);
+    vm.stop().await.unwrap();
+}
+
 /// The whole VM: the host takes what instances do not need, and gives it back.
 #[tokio::test]
 async fn a_vm_shrinks_and_grows_without_its_guest() {

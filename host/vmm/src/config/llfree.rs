@@ -36,20 +36,20 @@ const NOT_WITH_LLFREE: [(&[&str], &str); 6] = [
 ];
 
 impl VmConfig {
-    /// Has the free memory of its partitions go back to the host while they are in use; for when its memory and the memory
-    /// backend are as they will be. With `memfd` the host takes it by itself, of what `llfree` says. With `ram` it has to
-    /// ask the guest ([`AgentClient::squeeze`](crate::AgentClient::squeeze)), which needs a device for the answer: only a
-    /// VM that `is_squeezed` has one.
+    /// Has its free memory go back to the host while it is in use; for when its memory and the memory backend are as they
+    /// will be. Of a VM with partitions and `memfd` the host takes it by itself, of what `llfree` says, and so it does where
+    /// the memory has brought its own. With partitions and `ram` it has to ask the guest
+    /// ([`AgentClient::squeeze`](crate::AgentClient::squeeze)), which needs a device for the answer: only a VM that
+    /// `is_squeezed` has one.
     pub fn give_back_free(&mut self, llfree: Llfree, is_squeezed: bool) {
-        if self.memory.partitions().is_none() {
-            return;
-        }
-        match self.memory_backend {
-            MemoryBackend::Memfd => {
-                self.llfree = llfree;
-                self.take_free_every = Some(TAKE_FREE_EVERY);
+        if self.memory.partitions().is_some() {
+            match self.memory_backend {
+                MemoryBackend::Memfd => self.llfree = llfree,
+                MemoryBackend::Ram => self.free_page_reporting = is_squeezed,
             }
-            MemoryBackend::Ram => self.free_page_reporting = is_squeezed,
+        }
+        if self.llfree != Llfree::Off {
+            self.take_free_every = Some(TAKE_FREE_EVERY);
         }
     }
 
@@ -101,6 +101,9 @@ mod tests {
         config.memory_backend = MemoryBackend::Memfd;
         config.give_back_free(Llfree::Partitions, true);
         assert_eq!((config.llfree, config.take_free_every), (Llfree::Off, None), "it has none");
+        let mut of_itself = VmConfig { llfree: Llfree::All, ..config.clone() };
+        of_itself.give_back_free(Llfree::Partitions, true);
+        assert_eq!((of_itself.llfree, of_itself.take_free_every.is_some()), (Llfree::All, true));
         config.memory = Arc::new(PartitionLayout::new(256 << 20, 2, 0));
         for (memory_backend, is_squeezed, expected) in [
             (MemoryBackend::Ram, true, (Llfree::Off, false, true)),
