@@ -17,25 +17,34 @@ pub(super) struct Asked {
     seen: u32,
     /// Areas that it asked for then and has not been given, and when that was.
     areas: Option<(u32, Instant)>,
+    /// Since when whoever works on the zone knows that it has asked once more.
+    unheard: Option<Instant>,
 }
 
 impl Asked {
     /// Nothing: whoever asked before now has killed.
     pub(super) fn before(zone: &Zone<SharedMemory>) -> Self {
-        Self { seen: zone.starved(), areas: None }
+        Self { seen: zone.starved(), areas: None, unheard: None }
+    }
+
+    /// Whether somebody may still answer a guest that has asked so often. Who does not listen has refused.
+    fn may_be_answered(&mut self, starved: u32, now: Instant) -> bool {
+        starved != self.seen && now.duration_since(*self.unheard.get_or_insert(now)) < ASKED_FOR
     }
 }
 
 impl ReclaimZone {
     /// Whether the guest has asked since the last look, of a zone of which something is kept. Whoever works on the zone
     /// then ends soon: the answer waits for that, and the guest not long for the answer.
-    pub(super) fn is_asked(&self) -> bool {
-        self.kept.count() > 0 && self.zone.starved() != self.asked.seen
+    pub(super) fn is_asked(&mut self) -> bool {
+        let starved = self.zone.starved();
+        self.kept.count() > 0 && self.asked.may_be_answered(starved, Instant::now())
     }
 
     /// Areas that the guest has asked for since the last look, of those that are kept.
     fn asked_since(&mut self) -> u32 {
         let starved = self.zone.starved();
+        self.asked.unheard = None;
         if std::mem::replace(&mut self.asked.seen, starved) == starved {
             return 0;
         }
@@ -87,5 +96,23 @@ impl Reclaimer {
         }
         busy.into_iter().for_each(|zone| give(&mut zone.work()));
         (most - left) * AREA_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often the guest asks: nobody listens.
+    #[test]
+    fn whoever_works_on_a_zone_does_not_make_way_for_an_answer_that_never_comes() {
+        let mut asked = Asked { seen: u32::MAX, areas: None, unheard: None };
+        let start = Instant::now();
+        assert!(!asked.may_be_answered(u32::MAX, start), "it has not asked");
+        let later = start + Duration::from_mins(1);
+        assert!(asked.may_be_answered(0, later));
+        assert!(asked.may_be_answered(1, later + ASKED_FOR / 2));
+        assert!(!asked.may_be_answered(1, later + ASKED_FOR));
+        assert!(!asked.may_be_answered(2, later + 2 * ASKED_FOR));
     }
 }
