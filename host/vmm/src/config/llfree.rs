@@ -8,10 +8,15 @@ use std::time::Duration;
 const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
 
 /// Words in QEMU's arguments that rule out work on the guest's allocator.
-const NOT_WITH_LLFREE: [(&[&str], &str); 6] = [
+const NOT_WITH_LLFREE: [(&[&str], &str); 7] = [
     (
-        &["vfio", "vhost", "iommufd"],
+        &["vfio", "vhost", "iommufd", "pvrdma"],
         "a device that accesses the guest's memory by itself would keep pages that the host has given back",
+    ),
+    (
+        // Not the controller that QEMU emulates, nor a file that is on such a disk.
+        &["nvme://", "driver=nvme", r#""nvme"#, "driver=io_uring", r#""driver":"io_uring"#],
+        "QEMU pins the guest's memory for this driver, and the disk would keep pages that the host has given back",
     ),
     (
         &["sev-guest", "sev-snp-guest", "tdx-guest"],
@@ -144,10 +149,17 @@ mod tests {
             let vmm = Vmm::Qemu(QemuOptions { arguments, ..QemuOptions::default() });
             VmConfig { vmm, ..good.clone() }.llfree_problem()
         };
-        assert_eq!(with(["-device", "virtio-net-pci"]), None);
+        for fine in ["virtio-net-pci", "nvme,drive=data", "virtio-blk-pci,drive=/dev/nvme0n1"] {
+            assert_eq!(with(["-device", fine]), None);
+        }
         for (arguments, expected) in [
             (["-device", "vfio-pci,host=1:0"], "`vfio-pci,host=1:0`: a device that"),
             (["-device", "vhost-vsock-pci"], "`vhost-vsock-pci`: a device that"),
+            (["-device", "pvrdma,netdev=n"], "`pvrdma,netdev=n`: a device that"),
+            (["-drive", "file=nvme://0000:01:00.0/1"], "QEMU pins"),
+            (["-blockdev", "driver=nvme,device=0000:01:00.0"], "QEMU pins"),
+            (["-blockdev", r#"{"driver": "nvme-io_uring", "path": "/dev/ng0n1"}"#], "QEMU pins"),
+            (["-drive", "file.driver=io_uring,file.filename=/dev/sda"], "QEMU pins"),
             (["-object", "sev-snp-guest,id=sev0"], "encrypted"),
             (["-icount", "shift=0"], "`-icount`: QEMU then"),
             (["-accel", "tcg,thread=single"], "in several steps"),
