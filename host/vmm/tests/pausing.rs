@@ -3,6 +3,7 @@
 mod common;
 
 use common::config;
+use futures_util::FutureExt;
 use squeezy_vmm::Vm;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,27 @@ async fn a_vm_that_was_told_to_pause_stands_still_until_it_is_told_to_go_on() {
     for _ in 0..2 {
         vm.pause().await.unwrap();
     }
+    vm.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_vm_is_paused_and_resumed_though_nobody_waits_for_it_any_more() {
+    let vm = Vm::start(config("left")).await.unwrap();
+    for paused in [true, false] {
+        // Begun, and dropped.
+        if paused {
+            assert!(vm.pause().now_or_never().is_none());
+        } else {
+            assert!(vm.resume().now_or_never().is_none());
+        }
+        let changes = async {
+            while vm.is_paused() != paused {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), changes).await.unwrap();
+    }
+    vm.agent().unwrap().info().await.unwrap();
     vm.stop().await.unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Discards the memory of instances that are not to live on, while the VM is paused.
 
-use super::Vm;
-use crate::{AgentClient, Result, VmError};
+use super::{Shared, Vm, pause::to_its_end};
+use crate::{AgentClient, Result, VmError, host_memory::MemoryPiece};
 use futures_util::future::join_all;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, InstanceState, PartitionNumber};
 use std::{collections::BTreeSet, time::Duration};
@@ -15,29 +15,36 @@ impl Vm {
     /// [`Llfree`](crate::Llfree), because that is how the kernel tells. The partition's number comes from the guest, so
     /// it may be invalid.
     pub async fn condemn(&self, partition: PartitionNumber) -> Result<u64> {
-        let refuse = |why| VmError::NotCondemned { partition, why };
         // Whoever resumes it must be able to end instances.
         self.agent()?;
         let memory = self.partition_memory(partition)?;
+        let shared = self.shared.clone();
+        to_its_end(async move { shared.condemn(partition, memory).await }).await
+    }
+}
+
+impl Shared {
+    async fn condemn(&self, partition: PartitionNumber, memory: MemoryPiece) -> Result<u64> {
+        let refuse = |why| VmError::NotCondemned { partition, why };
         // The VM is neither paused nor resumed meanwhile.
-        let mut condemned = self.shared.condemned.lock().await;
-        if !self.is_paused() {
+        let mut condemned = self.condemned.lock().await;
+        if !*self.paused.borrow() {
             return Err(refuse("its VM is not paused"));
         }
-        let Some(reclaimer) = self.shared.reclaimer.get().cloned() else {
+        let Some(reclaimer) = self.reclaimer.get().cloned() else {
             return Err(refuse(
                 "the VM was started without `llfree`, which needs the memory backend `memfd`",
             ));
         };
-        let work = self.shared.work(move || reclaimer.condemn(&memory));
-        let discarded = self.shared.fate.guard(async {
+        let work = self.work(move || reclaimer.condemn(&memory));
+        let discarded = self.fate.guard(async {
             // What fails may have discarded a part.
             condemned.insert(partition);
             work.await
         });
         match discarded.await? {
             Some(bytes) => {
-                tracing::debug!(vm = self.config().name, %partition, bytes, "condemned");
+                tracing::debug!(vm = self.config.name, %partition, bytes, "condemned");
                 Ok(bytes)
             }
             None => {
