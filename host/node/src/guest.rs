@@ -43,6 +43,8 @@ pub trait Guest: Send + Sync {
         grain: Grain,
         goes_on: GoesOn,
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
+    /// Has the host take all that is free there, single pages, too, on nobody's account, as long as `goes_on`.
+    fn sweep<'a>(&'a self, instance: &'a Instance, goes_on: GoesOn) -> BoxFuture<'a, ()>;
     /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
     /// `None` if that is not possible in its VM.
     fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>>;
@@ -120,6 +122,16 @@ impl Guest for VmGuest {
         Box::pin(async move {
             let partition = instance.partition.filter(|_| self.vm.can_take_free())?;
             Some(self.vm.take_free_while(partition, grain, goes_on).await)
+        })
+    }
+
+    fn sweep<'a>(&'a self, instance: &'a Instance, goes_on: GoesOn) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let partition = instance.partition.filter(|_| self.vm.can_take_free());
+            if let Some(partition) = partition {
+                // A failure has been logged, and costs nothing but memory.
+                let _ = self.vm.sweep_partition(partition, goes_on).await;
+            }
         })
     }
 

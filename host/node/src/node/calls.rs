@@ -9,7 +9,7 @@ use crate::{Answer, Call, CallError, InstanceError, NodeEvent, Reply, WaitedFor}
 use squeezy_scaler::{
     Event, FunctionIndex, InstanceNumber, Moment, RejectReason, RequestNumber, TenantIndex,
 };
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::time::Duration;
 use tokio::{sync::oneshot, time::Instant};
 
 impl Actor {
@@ -56,7 +56,7 @@ impl Actor {
             return;
         };
         entry.requests.insert(request);
-        entry.generation.fetch_add(1, Relaxed);
+        entry.next_generation();
         let started = entry.ready.filter(|(ready, _)| *ready > pending.came);
         let (waited, cold) = (now.since(pending.came), started.map(|(_, init)| init));
         let booted = self.vms.get(&entry.vm).and_then(|vm| vm.booted);

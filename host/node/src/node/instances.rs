@@ -9,7 +9,7 @@ use crate::{InstanceError, NodeEvent, ResizeOutcome, StartTimes, instance::Insta
 use squeezy_protocol::{ExitReason, InstanceId, PartitionNumber};
 use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
 use std::{collections::BTreeSet, sync::Arc};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 impl Actor {
     /// The instances of a VM.
@@ -48,7 +48,7 @@ impl Actor {
             log: Arc::default(),
             ready: None,
             requests: BTreeSet::new(),
-            generation: Arc::default(),
+            generation: watch::Sender::new(0),
             seen_frozen: None,
             doomed: None,
             left: None,

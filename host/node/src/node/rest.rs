@@ -1,13 +1,15 @@
-//! Freezing and squeezing idle instances.
+//! Freezing, sweeping and squeezing idle instances.
 
-use super::{actor::Actor, message::Completion};
+use super::{actor::Actor, message::Completion, table::InstanceEntry};
 use crate::{Guest, InstanceError, NodeEvent, SqueezeReport, instance::Instance};
 use squeezy_scaler::{Event, InstanceNumber};
 use squeezy_vmm::{Grain, Taken};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::time::Duration;
+use tokio::{sync::watch, time::sleep};
+
+/// How long an instance is frozen before single pages of it are taken, too. That costs tens of milliseconds, and the huge
+/// pages that its next call would find: too much where calls come soon.
+const FOR_LONG: Duration = Duration::from_secs(60);
 
 /// What is known of an instance that has just been frozen.
 #[derive(Default)]
@@ -21,16 +23,22 @@ pub(super) struct AtRest {
 }
 
 /// Since when an instance is frozen.
-struct Rest {
-    generation: u64,
-    /// What it is now.
-    now: Arc<AtomicU64>,
-}
+struct Rest(watch::Receiver<u64>);
 
 impl Rest {
+    /// In the generation that it is of now.
+    fn of(entry: &InstanceEntry) -> Self {
+        Self(entry.generation.subscribe())
+    }
+
     /// Whether it still is.
     fn lasts(&self) -> bool {
-        self.now.load(Relaxed) == self.generation
+        matches!(self.0.has_changed(), Ok(false))
+    }
+
+    /// Waits until it is not, or is gone.
+    async fn ended(&mut self) {
+        let _ = self.0.changed().await;
     }
 }
 
@@ -49,7 +57,7 @@ async fn at_rest(
 impl Actor {
     pub(super) fn freeze(&mut self, instance: InstanceNumber) {
         let measures = self.measures_frozen;
-        self.begin_at_rest(instance, async move |frozen, Rest { generation, .. }| {
+        self.begin_at_rest(instance, async move |frozen, generation, _| {
             let result = match frozen.freeze().await {
                 Ok(Some(seen)) => Ok(at_rest(&*frozen.guest, seen, measures).await),
                 other => other.map(|_| AtRest::default()),
@@ -59,8 +67,7 @@ impl Actor {
     }
 
     pub(super) fn squeeze(&mut self, instance: InstanceNumber) {
-        self.begin_at_rest(instance, async move |frozen, rest| {
-            let generation = rest.generation;
+        self.begin_at_rest(instance, async move |frozen, generation, rest| {
             let result = frozen.squeeze(move || rest.lasts()).await;
             Completion::Squeezed { instance, generation, result }
         });
@@ -70,20 +77,45 @@ impl Actor {
     fn begin_at_rest<F: Future<Output = Completion> + Send + 'static>(
         &mut self,
         instance: InstanceNumber,
-        work: impl FnOnce(Instance, Rest) -> F,
+        work: impl FnOnce(Instance, u64, Rest) -> F,
     ) {
-        let Some(entry) = self.instances.get_mut(&instance) else { return };
+        let Some(entry) = self.instances.get(&instance) else { return };
         let Some(resting) = entry.instance() else { return };
-        let generation = entry.generation.fetch_add(1, Relaxed) + 1;
-        let work = work(resting, Rest { generation, now: entry.generation.clone() });
+        let work = work(resting, entry.next_generation(), Rest::of(entry));
         let machine = entry.machine.clone();
         self.begin_in(machine, work);
     }
 
     /// Whether an instance has been neither frozen nor thawed since this generation.
     pub(super) fn is_of(&self, instance: InstanceNumber, generation: u64) -> bool {
-        let now = self.instances.get(&instance).map(|entry| entry.generation.load(Relaxed));
+        let now = self.instances.get(&instance).map(|entry| *entry.generation.borrow());
         now == Some(generation)
+    }
+
+    /// Has all that is free of an instance taken once it has been frozen for long. One at a time in its VM, whose memory
+    /// others may want something of.
+    fn sweep_later(&mut self, instance: InstanceNumber) {
+        let Some(entry) = self.instances.get(&instance) else { return };
+        let resting = entry.instance().zip(entry.seen_frozen.clone());
+        let Some(((Instance { guest, .. }, seen), vm)) = resting.zip(self.vms.get(&entry.vm))
+        else {
+            return;
+        };
+        let (mut rest, sweeping) = (Rest::of(entry), vm.sweeping.clone());
+        self.begin(async move {
+            let turn = async {
+                sleep(FOR_LONG).await;
+                sweeping.lock().await
+            };
+            let turn = tokio::select! {
+                biased;
+                () = rest.ended() => return Completion::Nothing,
+                turn = turn => turn,
+            };
+            guest.sweep(&seen, Box::new(move || rest.lasts())).await;
+            drop(turn);
+            Completion::Nothing
+        });
     }
 
     pub(super) fn frozen(
@@ -102,9 +134,12 @@ impl Actor {
             Err(error) => self.note(&format!("instance {instance} could not be frozen: {error}")),
         }
         if self.is_of(instance, generation) {
-            let AtRest { seen, resident_bytes, .. } = result.unwrap_or_default();
+            let AtRest { seen, taken, resident_bytes } = result.unwrap_or_default();
             if let Some(entry) = self.instances.get_mut(&instance) {
                 entry.seen_frozen = seen;
+            }
+            if taken.is_some() {
+                self.sweep_later(instance);
             }
             let resident_bytes = resident_bytes.unwrap_or(u64::MAX);
             self.event(Event::Frozen { instance, resident_bytes });

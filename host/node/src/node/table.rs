@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, oneshot, watch};
 
 /// A VM.
 pub(super) struct VmEntry {
@@ -31,6 +31,8 @@ pub(super) struct VmEntry {
     pub(super) generation: Arc<AtomicU64>,
     /// Held while an instance is condemned in it.
     pub(super) condemning: Arc<Mutex<()>>,
+    /// Held while an instance is swept that has been frozen for long.
+    pub(super) sweeping: Arc<Mutex<()>>,
 }
 
 impl VmEntry {
@@ -42,6 +44,7 @@ impl VmEntry {
             boot: 0,
             generation: Arc::default(),
             condemning: Arc::default(),
+            sweeping: Arc::default(),
         }
     }
 }
@@ -105,7 +108,7 @@ pub(super) struct InstanceEntry {
     /// The calls that it serves.
     pub(super) requests: BTreeSet<RequestNumber>,
     /// Counts freezes and thaws: a result from an earlier generation is stale.
-    pub(super) generation: Arc<AtomicU64>,
+    pub(super) generation: watch::Sender<u64>,
     /// What its guest said of it when it was last frozen: what it is charged for is in the partition that it was in.
     pub(super) seen_frozen: Option<squeezy_protocol::Instance>,
     /// Its partition, if it has been doomed.
@@ -115,6 +118,12 @@ pub(super) struct InstanceEntry {
 }
 
 impl InstanceEntry {
+    /// It is being frozen, squeezed or thawed. Returns the new generation.
+    pub(super) fn next_generation(&self) -> u64 {
+        self.generation.send_modify(|generation| *generation += 1);
+        *self.generation.borrow()
+    }
+
     /// The instance itself; `None` while it has no VM.
     pub(super) fn instance(&self) -> Option<Instance> {
         let guest = self.machine.guest(self.slot?)?;

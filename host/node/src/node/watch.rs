@@ -4,7 +4,7 @@ use super::{actor::Actor, message::Completion};
 use crate::instance::Instance;
 use squeezy_scaler::{Event, InstanceNumber, VmIndex};
 use squeezy_vmm::VmError;
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// How long to wait before a VM's frozen instances are measured again.
@@ -36,7 +36,7 @@ impl Actor {
         let resting = |number: InstanceNumber| {
             let entry = self.instances.get(&number)?;
             let (Instance { guest, .. }, seen) = entry.instance().zip(entry.seen_frozen.clone())?;
-            Some((number, entry.generation.load(Relaxed), guest, seen))
+            Some((number, *entry.generation.borrow(), guest, seen))
         };
         let resting = self.scaler.worth_measuring(vm).into_iter().filter_map(resting);
         let resting: Vec<_> = resting.collect();

@@ -186,6 +186,17 @@ impl Vm {
         self.shared.sweep(grain).await
     }
 
+    /// The same for one partition, single pages, too, as long as `goes_on`.
+    pub async fn sweep_partition(
+        &self,
+        partition: PartitionNumber,
+        goes_on: impl Fn() -> bool + Send + 'static,
+    ) -> Result<()> {
+        let taken = self.take_free_while(partition, Grain::Page, goes_on).await?;
+        self.shared.swept.add(&taken);
+        Ok(())
+    }
+
     /// Where a partition is.
     pub(super) fn partition_memory(&self, partition: PartitionNumber) -> Result<MemoryPiece> {
         let strange = || VmError::StrangePartition(partition);

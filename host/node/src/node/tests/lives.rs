@@ -56,6 +56,41 @@ async fn what_an_instance_has_left_is_in_its_own_partition() {
     scene.end().await;
 }
 
+/// Its next call is slower for it, so that it is not worth it for one that comes soon.
+#[tokio::test(start_paused = true)]
+async fn an_instance_is_swept_once_it_has_been_frozen_for_long() {
+    let mut setup = Setup::default();
+    setup.limits.freeze_after = Some(Duration::from_secs(1));
+    setup.limits.keep_alive = Duration::from_secs(600);
+    let scene = Scene::of(Exceptions::default(), setup).await;
+    let after = async |seconds| {
+        sleep(Duration::from_secs(seconds)).await;
+        scene.worlds[0].machines()[0].sweeps()
+    };
+    scene.call(0).await.unwrap();
+    assert_eq!(after(50).await, 0);
+    scene.call(0).await.unwrap();
+    assert_eq!(after(50).await, 0, "a call came first");
+    assert_eq!(after(20).await, 1);
+    assert_eq!(after(300).await, 1);
+    scene.call(0).await.unwrap();
+    assert_eq!(after(70).await, 2);
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_has_been_ended_is_not_swept() {
+    let mut setup = Setup::default();
+    setup.limits.freeze_after = Some(Duration::from_secs(1));
+    setup.limits.keep_alive = Duration::from_secs(30);
+    let scene = Scene::of(Exceptions::default(), Setup { idle_time: None, ..setup }).await;
+    scene.call(0).await.unwrap();
+    sleep(Duration::from_secs(100)).await;
+    let machine = &scene.worlds[0].machines()[0];
+    assert_eq!((machine.living(), machine.sweeps()), (0, 0));
+    scene.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_boot_that_fails_costs_the_calls_that_wait_for_it_and_no_later_one() {
     let scene = Scene::of(once(Operation::Boot, Fate::Fails), Setup::default()).await;

@@ -271,7 +271,17 @@ impl Guest for FakeGuest {
         _: Grain,
         _: GoesOn,
     ) -> BoxFuture<'a, Option<Result<Taken>>> {
-        Box::pin(async { None })
+        Box::pin(async { Some(Ok(Taken::default())) })
+    }
+
+    fn sweep<'a>(&'a self, instance: &'a Instance, goes_on: GoesOn) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let frozen = self.change(&instance.id, |instance| instance.frozen);
+            if frozen != Some(true) || !goes_on() {
+                self.machine.world.complain(format!("{} is swept and not frozen", instance.id));
+            }
+            self.machine.lock().sweeps += 1;
+        })
     }
 
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) instances: BTreeMap<InstanceId, FakeInstance>,
     /// What was reclaimed, and which partition was said to be that.
     left: Vec<(Slot, Option<PartitionNumber>)>,
+    /// How often an instance that has been frozen for long was swept.
+    pub(super) sweeps: usize,
     /// What its guest was lent, each time.
     lent: Vec<u64>,
     /// The most it lends at a time, whatever it is told; absent if that is all.
@@ -113,6 +115,11 @@ impl FakeMachine {
     /// What was reclaimed, and which partition was said to be that.
     pub(in super::super) fn left(&self) -> Vec<(Slot, Option<PartitionNumber>)> {
         self.lock().left.clone()
+    }
+
+    /// How often an instance that has been frozen for long was swept.
+    pub(in super::super) fn sweeps(&self) -> usize {
+        self.lock().sweeps
     }
 
     /// Its guest lacks memory.
