@@ -82,7 +82,9 @@ impl Report for Arguments {
                 Estimate::median(latency("frozen instance", Step::TakeTouched).map(|ns| ns / 1e6)),
             );
         }
-        for method in ["hyperalloc, soft", "frozen instance"] {
+        let by_the_host =
+            ["hyperalloc", "hyperalloc, stopped", "hyperalloc, soft", "frozen instance"];
+        for method in by_the_host {
             assessments.add(
                 "against-discard",
                 format!("touched memory taken, {method} relative to the discard in it"),
@@ -92,7 +94,7 @@ impl Report for Arguments {
                 ),
             );
         }
-        for method in ["hyperalloc", "hyperalloc, stopped", "hyperalloc, soft", "frozen instance"] {
+        for method in by_the_host {
             let ns_a_byte = |method| of(method, Step::TakeTouched).map(ns_a_byte_back);
             assessments.add(
                 "against-floor",
@@ -184,6 +186,8 @@ mod tests {
             },
         };
         let records = [
+            line("hyperalloc", 115, Some(100), 1 << 30),
+            line("hyperalloc, stopped", 130, None, 1 << 30),
             line("hyperalloc, soft", 120, Some(100), 1 << 30),
             line("frozen instance", 33, Some(30), 1 << 28),
             line("floor", 100, Some(100), 1 << 30),
@@ -192,7 +196,7 @@ mod tests {
             .iter()
             .map(|it| (it.measured.value * 100.0).round())
             .collect();
-        assert_eq!(percent, [120.0, 110.0, 120.0, 132.0]);
+        assert_eq!(percent, [115.0, 120.0, 110.0, 115.0, 130.0, 120.0, 132.0, 0.0]);
         assert!(Arguments::table(&records).to_string().contains("frozen instance"));
         assert!(Arguments::plot(&records).svg().unwrap().contains("floor"));
     }

@@ -76,11 +76,11 @@ async fn resize(
         vm.settle().await;
     }
     let times = vm.vm().cpu_times()?;
-    let latency = match step {
+    let resized = match step {
         Step::TakeTouched | Step::TakeUntouched => vm.take_back(0).await?,
         Step::GiveTouched | Step::GiveUntouched => vm.plug(0).await?,
     };
-    let latency = latency.ok_or(VmError::NotResizable("nothing was resized"))?.latency;
+    let resized = resized.ok_or(VmError::NotResizable("nothing was resized"))?;
     let after = vm.vm().cpu_times()?;
     if is_stopped {
         vm.vm().resume().await?;
@@ -92,8 +92,8 @@ async fn resize(
         Figures {
             step,
             size_bytes,
-            latency_ns: nanoseconds(latency),
-            discard_ns: None,
+            latency_ns: nanoseconds(resized.latency),
+            discard_ns: resized.discarding.map(nanoseconds),
             moved_bytes: before.plugged_bytes.abs_diff(now.plugged_bytes),
             resident_drop_bytes: drop,
             huge_bytes: before.resident.huge_bytes,

@@ -1,6 +1,10 @@
 //! Areas that the host keeps: the guest has less memory until they are given back (HyperAlloc's hard limit).
 
-use super::{spare::Spare, zone::ReclaimZone, zone_memory::TreeAreas};
+use super::{
+    spare::Spare,
+    zone::ReclaimZone,
+    zone_memory::{Discarded, TreeAreas},
+};
 use crate::host_memory::Strays;
 use squeezy_llfree::{AreaSet, Free, TreeIndex};
 use std::{
@@ -77,8 +81,8 @@ impl Kept {
 impl ReclaimZone {
     /// Keeps up to so many areas more, of those that the guest can spare, which may change until the last of them is
     /// discarded. Stops between two batches if the guest asks for some of them.
-    pub(super) fn keep_more(&mut self, count: u32) -> io::Result<()> {
-        let mut left = count;
+    pub(super) fn keep_more(&mut self, count: u32) -> io::Result<Discarded> {
+        let (mut left, mut sum) = (count, Discarded::default());
         let free: Vec<_> = self
             .zone
             .trees()
@@ -98,16 +102,16 @@ impl ReclaimZone {
                     break;
                 }
                 left -= batch.iter().map(|(_, free)| free.areas.len()).sum::<u32>();
-                self.keep(&batch)?;
+                sum += self.keep(&batch)?;
                 if self.is_asked() {
-                    return Ok(());
+                    return Ok(sum);
                 }
             }
         }
-        Ok(())
+        Ok(sum)
     }
 
-    fn keep(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<()> {
+    fn keep(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<Discarded> {
         let hand = self.zone.hand();
         let (mut backed, mut evicted) = (Vec::new(), Vec::new());
         for &(tree, free) in wanted {
@@ -123,8 +127,11 @@ impl ReclaimZone {
         drop(hand);
         // That there is nothing behind these is the guest's word. What is found later, it has used.
         let strays_discarded = self.memory.discard_strays(&evicted);
-        let discarded = discarded.map(|discarded| self.pace.learn(discarded));
-        let mut result = Ok(());
+        let mut result = Ok(Discarded::default());
+        let discarded = discarded.map(|discarded| {
+            self.pace.learn(discarded);
+            result = Ok(discarded);
+        });
         let strays_discarded = strays_discarded.map(drop);
         for (areas, discarded) in [(backed, discarded), (evicted, strays_discarded)] {
             if let Err(error) = discarded {

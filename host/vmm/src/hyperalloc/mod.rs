@@ -177,21 +177,23 @@ impl Reclaimer {
     }
 
     /// Makes it so many bytes, a multiple of 2 MiB, or as near to that as the guest can spare. May take milliseconds
-    /// for each GiB.
-    pub(crate) fn hold(&self, bytes: u64) -> Result<()> {
+    /// for each GiB. Returns for how much of that the host's kernel discarded.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<Duration> {
         let target = bytes / AREA_BYTES;
+        let mut discarding = Duration::ZERO;
         // Memory above 4 GiB first: some devices need the rest.
         for zone in self.boot_zones().rev() {
             let mut zone = zone.work();
             let held = self.held_bytes() / AREA_BYTES;
             let count = |areas: u64| u32::try_from(areas).unwrap_or(u32::MAX);
             if held < target {
-                zone.keep_more(count(target - held)).map_err(cannot_give_back)?;
+                let discarded = zone.keep_more(count(target - held));
+                discarding += discarded.map_err(cannot_give_back)?.took;
             } else if held > target {
                 zone.keep_less(count(held - target));
             }
         }
-        Ok(())
+        Ok(discarding)
     }
 
     /// Discards what the guest has touched of it. Puts zones in order that somebody has failed with, too.

@@ -66,6 +66,9 @@ pub struct Resize {
     pub lead: Duration,
     /// Time from the request until the size was reached.
     pub latency: Duration,
+    /// The part of that in which the host's kernel gave memory back, where the host does so by itself.
+    #[serde(default)]
+    pub discarding: Option<Duration>,
     /// How many times the size was polled.
     pub polls: u32,
     /// Requests that the guest made to the device, if they are counted.

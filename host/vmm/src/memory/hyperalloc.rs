@@ -61,6 +61,14 @@ struct HostDriven {
     order: Mutex<()>,
 }
 
+/// What the host has done by itself.
+struct Work {
+    /// How long it took.
+    took: Duration,
+    /// The part of that in which the host's kernel gave memory back.
+    discarding: Duration,
+}
+
 impl HostDriven {
     fn reclaimer(&self) -> Result<&Arc<Reclaimer>> {
         self.reclaimer.get().ok_or_else(|| {
@@ -78,21 +86,22 @@ impl HostDriven {
     }
 
     /// Requests the size that `target` computes, and comes as near to it as the guest lets it. Returns that size, and
-    /// how long the work itself took.
-    async fn send(&self, target: Target<'_>) -> Result<(u64, Duration)> {
+    /// the work itself.
+    async fn send(&self, target: Target<'_>) -> Result<(u64, Work)> {
         let order = self.order.lock().await;
         let bytes = target();
         self.requested.store(bytes, SeqCst);
         Ok((bytes, self.follow(&order).await?))
     }
 
-    /// Comes as near to what is requested as the guest lets it. Returns how long the work itself took.
-    async fn follow(&self, _: &MutexGuard<'_, ()>) -> Result<Duration> {
+    /// Comes as near to what is requested as the guest lets it.
+    async fn follow(&self, _: &MutexGuard<'_, ()>) -> Result<Work> {
         let reclaimer = self.reclaimer()?.clone();
         let bytes = self.extra_bytes - self.with_lent(self.requested.load(SeqCst));
         let work = move || {
             let begin = Instant::now();
-            reclaimer.hold(bytes).map(|()| begin.elapsed())
+            let discarding = reclaimer.hold(bytes);
+            discarding.map(|discarding| Work { took: begin.elapsed(), discarding })
         };
         tokio::task::spawn_blocking(work)
             .await
@@ -102,7 +111,8 @@ impl HostDriven {
     async fn resize_to(&self, target: Target<'_>, limit: Duration) -> Result<Resize> {
         let before_bytes = self.size_now()?;
         let begin = Instant::now();
-        let (requested_bytes, mut latency) = self.send(target).await?;
+        let (requested_bytes, first) = self.send(target).await?;
+        let (mut latency, mut discarding) = (first.took, first.discarding);
         let mut polls = 0;
         loop {
             let plugged_bytes = self.size_now()?;
@@ -112,6 +122,7 @@ impl HostDriven {
                 plugged_bytes,
                 lead: Duration::ZERO,
                 latency,
+                discarding: Some(discarding),
                 polls,
                 device: None,
             };
@@ -130,7 +141,9 @@ impl HostDriven {
                 });
             }
             tokio::time::sleep(PAUSE).await;
-            latency += PAUSE + self.follow(&self.order.lock().await).await?;
+            let more = self.follow(&self.order.lock().await).await?;
+            latency += PAUSE + more.took;
+            discarding += more.discarding;
             polls += 1;
         }
     }

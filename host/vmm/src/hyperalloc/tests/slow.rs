@@ -60,7 +60,9 @@ fn a_slow_discard_of_one_zone_delays_nobody_who_works_on_another() {
     guest.boot();
     let partition = GIB..GIB + u64::from(ZONE_AREAS) * 2 * MIB;
     let whole = guest.memory.regions[0].part(&partition).unwrap();
-    let slow = |reclaimer: &Reclaimer| reclaimer.hold(USABLE_BYTES).unwrap();
+    let slow = |reclaimer: &Reclaimer| {
+        reclaimer.hold(USABLE_BYTES).unwrap();
+    };
     beside(&guest, 0, slow, |reclaimer| {
         assert!(reclaimer.take(&partition, Grain::Page).unwrap().bytes > 0);
         assert_eq!(reclaimer.condemn(&whole).unwrap(), None);

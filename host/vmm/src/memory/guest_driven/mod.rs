@@ -143,7 +143,16 @@ impl GuestDriven {
             None => None,
         };
         let lead = start - called;
-        Ok(Resize { before_bytes, requested_bytes, plugged_bytes, lead, latency, polls, device })
+        Ok(Resize {
+            before_bytes,
+            requested_bytes,
+            plugged_bytes,
+            lead,
+            latency,
+            discarding: None,
+            polls,
+            device,
+        })
     }
 }
 
