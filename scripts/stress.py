@@ -20,6 +20,7 @@ SHIM = str(ROOT / "target/debug/containerd-shim-squeezy-v2")
 LONG = [
     ("a guest that scribbles", "squeezy-vmm/lib", ["scribbles"], {"SQUEEZY_LLFREE_SECONDS": "3600"}),
     ("soak", "squeezy/soak", [], {"SQUEEZY_SOAK_SECONDS": "1800"}),
+    ("soak with memfd", "squeezy/soak", [], {"SQUEEZY_SOAK_SECONDS": "600", "SQUEEZY_SOAK_MEMORY_BACKEND": "memfd"}),
     ("soak of squeezy", "squeezy/soak", [], {"SQUEEZY_SOAK_SECONDS": "600", "SQUEEZY_SOAK_POLICY": "squeezy"}),
     ("hostile neighbours", "squeezy/hostile", ["--ignored"], {}),
     ("host and guest", "squeezy-llfree-tests/processes", [], {"SQUEEZY_LLFREE_OPERATIONS": "100000000"}),

@@ -238,10 +238,12 @@ impl Drop for Host {
 /// A short queue, so that calls are refused. The memory suffices for one VM with all its instances,
 /// but hardly for a second one.
 fn configuration() -> String {
-    let policy = std::env::var("SQUEEZY_SOAK_POLICY").unwrap_or_else(|_| "overcommit".to_owned());
+    let chosen = |name: &str, usual: &str| std::env::var(name).unwrap_or_else(|_| usual.to_owned());
+    let policy = chosen("SQUEEZY_SOAK_POLICY", "overcommit");
+    let memory_backend = chosen("SQUEEZY_SOAK_MEMORY_BACKEND", "auto");
     format!(
-        "policy = \"{policy}\"\nmemory = \"800M\"\nqueue = 16\nactivations = {ACTIVATIONS}\n\
-         freeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"
+        "policy = \"{policy}\"\nmemory_backend = \"{memory_backend}\"\nmemory = \"800M\"\nqueue = 16\n\
+         activations = {ACTIVATIONS}\nfreeze_after_seconds = 1.0\nvm_idle_seconds = 12.0\n"
     )
 }
 

@@ -2,7 +2,8 @@
 //! by a seed, and at the end nothing lost, nothing leaked and all memory back.
 //!
 //! `SQUEEZY_SOAK_SECONDS` is its length; without it, each fault occurs once. The seed is printed;
-//! `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_POLICY` is the node's policy.
+//! `SQUEEZY_SOAK_SEED` repeats its order. `SQUEEZY_SOAK_POLICY` is the node's policy, and
+//! `SQUEEZY_SOAK_MEMORY_BACKEND` its memory backend.
 
 #[path = "../common/mod.rs"]
 mod common;
