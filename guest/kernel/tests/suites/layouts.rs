@@ -84,7 +84,7 @@ fn sizes_on_the_debug_kernel() {
     }
 }
 
-fn one(name: &str) -> Suite {
+fn one(name: &str, kernel: Kernel) -> Suite {
     let programs = [
         PLUGS,
         "assign",
@@ -96,20 +96,29 @@ fn one(name: &str) -> Suite {
         "remote:an_open_proc_pid_mem_holds_nothing",
         "remote:readers_of_a_dying_process",
     ];
-    Suite::new(name, Kernel::Release, partitions(256, 1, 128), &programs)
+    Suite::new(name, kernel, partitions(256, 1, 128), &programs)
         .may_skip("two partitions have to be free")
         .may_skip("there is no other partition")
 }
 
 #[test]
 fn one_partition() {
-    one("one").check();
+    one("one", Kernel::Release).check();
 }
 
 #[test]
 #[ignore = "the same with free lists is run always: run by `make stress`"]
 fn one_partition_with_llfree() {
-    Suite::check_with_llfree(one, "one", Llfree::Partitions);
+    Suite::check_with_llfree(|name| one(name, Kernel::Release), "one", Llfree::Partitions);
+}
+
+/// What follows here is for the release kernel: KASAN takes an eighth of all that is plugged from base memory, for which
+/// nothing is reserved and for which it kills. That is 2 GiB for so many partitions, and not what is tried where there is
+/// no memory for memory maps.
+#[test]
+#[ignore = "the debug kernel: run by `make stress`"]
+fn one_partition_with_llfree_on_the_debug_kernel() {
+    Suite::check_with_llfree(|name| one(name, Kernel::Debug), "one-debug", Llfree::Partitions);
 }
 
 fn a_hundred_and_twenty_eight(name: &str) -> Suite {
