@@ -267,6 +267,14 @@ pub struct InstanceSpec {
     /// Whether its programs can make terminals, in a `/dev/pts` of its own.
     #[serde(default)]
     pub pseudoterminals: bool,
+    /// Whether its programs can read its limits, in a `/sys/fs/cgroup` of its own. Only with
+    /// [`InstanceSpec::files_limit_changes`].
+    #[serde(default)]
+    pub sees_limits: bool,
+    /// Whether its programs see the POSIX message queues that they share with others of its IPC namespace, in
+    /// `/dev/mqueue`.
+    #[serde(default)]
+    pub sees_message_queues: bool,
     /// Paths in its root, beside those that no instance has, that show nothing; at most
     /// [`InstanceSpec::MAX_PATHS`]. What is not there is left out.
     #[serde(default)]
@@ -335,6 +343,8 @@ impl InstanceSpec {
             host_name: None,
             read_only_root: false,
             pseudoterminals: false,
+            sees_limits: false,
+            sees_message_queues: false,
             hidden_paths: Vec::new(),
             read_only_paths: Vec::new(),
             volumes: Vec::new(),

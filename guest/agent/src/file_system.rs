@@ -3,10 +3,11 @@
 //!
 //! The sandbox of the instance mounts it, and it is gone with the instance's mounts. One whose limit is to change is
 //! made by the agent, which keeps it until the instance has ended: volumes may cover all that leads to it in the root.
+//! Beside what the instance writes to, there can be a file in it from which it reads the limit of its memory.
 
 use crate::init::mount_filesystem;
 use rustix::{
-    fs::fstatvfs,
+    fs::{Mode, OFlags, fstatvfs, openat},
     io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, FsPickFlags, MountAttrFlags, MountFlags, fsconfig_create,
@@ -15,11 +16,18 @@ use rustix::{
 };
 use squeezy_protocol::InstanceSpec;
 use std::{
+    fs::File,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::fs::FileExt,
+    },
     sync::Arc,
 };
 
+/// The file in it that says how much memory its instance may have. The instance sees nothing of it but where its sandbox
+/// mounts it, for reading.
+pub const MEMORY_LIMIT: &str = "memory.max";
 /// Its kind.
 const KIND: &str = "tmpfs";
 /// The option that says the most that it may hold, in bytes.
@@ -30,25 +38,39 @@ const FILE_BYTES: u64 = 2 << 10;
 
 /// The file system of an instance, which is there for as long as this is, or a copy of it.
 #[derive(Clone, Debug)]
-pub struct FileSystem(Arc<OwnedFd>);
+pub struct FileSystem {
+    mount: Arc<OwnedFd>,
+    /// The size of its instance's partition, in bytes, if [`MEMORY_LIMIT`] is in it.
+    partition_bytes: Option<u64>,
+}
 
 impl FileSystem {
-    /// Makes it. It is mounted nowhere yet.
-    pub fn create(spec: &InstanceSpec) -> io::Result<Self> {
+    /// Makes it, with [`MEMORY_LIMIT`] for an instance in a partition of this size. It is mounted nowhere yet.
+    pub fn create(spec: &InstanceSpec, partition_bytes: Option<u64>) -> io::Result<Self> {
         let context = fsopen(KIND, FsOpenFlags::FSOPEN_CLOEXEC)?;
         for (name, value) in options(spec) {
             fsconfig_set_string(&context, name, value)?;
         }
         fsconfig_create(&context)?;
         let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        Ok(Self(Arc::new(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)))
+        let mount = Arc::new(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?);
+        let made = Self { mount, partition_bytes };
+        made.show_limit(spec.private_limit_bytes)?;
+        Ok(made)
+    }
+
+    /// Has its instance read how much memory it may have, if it reads that here: what its limit of private memory says,
+    /// in bytes, and no more than its partition has.
+    pub fn show_limit(&self, private_bytes: Option<u64>) -> io::Result<()> {
+        let Some(partition_bytes) = self.partition_bytes else { return Ok(()) };
+        write_limit(&self.mount, private_bytes.unwrap_or(u64::MAX).min(partition_bytes))
     }
 
     /// Changes the most that it may hold, in bytes. If it holds more, that is [`io::ErrorKind::StorageFull`], and
     /// nothing has changed.
     pub async fn limit(self, bytes: u64) -> io::Result<()> {
         // The kernel waits for its lock of the file system. And this copy may be the last one then.
-        tokio::task::spawn_blocking(move || limit(&self.0, bytes))
+        tokio::task::spawn_blocking(move || limit(&self.mount, bytes))
             .await
             .map_err(io::Error::other)?
     }
@@ -62,8 +84,19 @@ impl FileSystem {
 
 impl AsFd for FileSystem {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.mount.as_fd()
     }
+}
+
+/// Writes how much memory an instance may have, in bytes. Always to the same file, which is mounted. Its first write takes
+/// the only page that it ever has, so that no later one fails because the file system is full.
+fn write_limit(directory: impl AsFd, bytes: u64) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(openat(directory, MEMORY_LIMIT, flags, Mode::from_raw_mode(0o644))?);
+    let line = format!("{bytes}\n");
+    // What is left of a longer one is after the end of the line, until it is cut off.
+    file.write_all_at(line.as_bytes(), 0)?;
+    file.set_len(line.len() as u64)
 }
 
 /// Mounts a file system for an instance, which nobody keeps, at `target`.
@@ -115,6 +148,21 @@ fn held_bytes(mount: &OwnedFd) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    #[test]
+    fn a_limit_is_written_to_the_same_file_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let (handle, path) =
+            (File::open(directory.path()).unwrap(), directory.path().join(MEMORY_LIMIT));
+        let mut numbers = Vec::new();
+        for bytes in [64 << 20, 128 << 20, 1 << 40, 2 << 20] {
+            write_limit(&handle, bytes).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), format!("{bytes}\n"));
+            numbers.push(fs::metadata(&path).unwrap().ino());
+        }
+        assert!(numbers.iter().all(|number| *number == numbers[0]), "{numbers:?}");
+    }
 
     #[test]
     fn a_limit_of_memory_is_one_of_inodes() {

@@ -27,6 +27,11 @@ pub fn read() -> io::Result<Option<Squeezy>> {
     if present() { read_from(Path::new(DIRECTORY)).map(Some) } else { Ok(None) }
 }
 
+/// The size of a partition in bytes; an error if this kernel has none.
+pub fn partition_size_bytes() -> io::Result<u64> {
+    partition_size_in(Path::new(DIRECTORY))
+}
+
 /// The state of every partition, by number; empty if this kernel has none.
 pub fn states() -> io::Result<Vec<PartitionState>> {
     if present() { states_in(Path::new(DIRECTORY)) } else { Ok(Vec::new()) }
@@ -78,6 +83,10 @@ fn states_in(directory: &Path) -> io::Result<Vec<PartitionState>> {
     (0..count(directory)?).map(|number| state(&of(number))).collect()
 }
 
+fn partition_size_in(directory: &Path) -> io::Result<u64> {
+    value(&directory.join("partition_size"))
+}
+
 /// The number of partitions.
 fn count(directory: &Path) -> io::Result<u16> {
     let path = directory.join("partitions");
@@ -91,7 +100,7 @@ fn count(directory: &Path) -> io::Result<u16> {
 fn read_from(directory: &Path) -> io::Result<Squeezy> {
     let partitions = count(directory)?;
     Ok(Squeezy {
-        partition_size_bytes: value(&directory.join("partition_size"))?,
+        partition_size_bytes: partition_size_in(directory)?,
         shared_size_bytes: value(&directory.join("shared_size"))?,
         shrink_blocked: text(&directory.join("shrink_blocked"))?,
         counters: counters(&directory.join("counters"))?,

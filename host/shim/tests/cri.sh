@@ -121,6 +121,21 @@ assert int(stats["cpu"]["usageCoreNanoSeconds"]["value"]) > 0, stats'
 }
 until_true 30 has_metrics
 
+echo "it reads its own limits, where runtimes look for them"
+# shellcheck disable=SC2016 # it is for the container's shell
+said=$(crictl exec --sync "${ids[main]}" sh -c '
+	busybox awk '\''$5 == "/sys/fs/cgroup" { print $4, substr($6, 1, 2), $8 }'\'' /proc/self/mountinfo
+	cat /proc/self/cgroup; cd /sys/fs/cgroup; cat memory.max memory.high cpu.max; cat memory.current 2>/dev/null
+	for file in cgroup.* cpu.max memory.*; do (echo 1 >$file) 2>/dev/null && echo writes $file; done
+	busybox mkdir new 2>/dev/null && echo makes; (: >/dev/mqueue/queue) && ls /dev/mqueue')
+said=${said//$'\n'/ }
+[ "$said" = "/ ro cgroup2 0::/ 67108864 max max 100000 queue" ] || die "it said: $said"
+said=$(crictl exec --sync "${ids[side]}" sh -c 'ls /dev/mqueue')
+[ "$said" = queue ] || die "the pod's other container said: $said"
+crictl update --cpu-period 100000 --cpu-quota 50000 "${ids[side]}" >/dev/null
+said=$(crictl exec --sync "${ids[side]}" cat /sys/fs/cgroup/cpu.max)
+[ "$said" = "50000 100000" ] || die "the pod's other container reads $said of processors"
+
 echo "a port of it is forwarded"
 until_forwarded 30 hostname web crictl port-forward "${ids[web]}" 18080:80
 
@@ -149,6 +164,10 @@ limit() {
 	crictl inspect -o json "${ids[grows]}" |
 		python3 -c 'import json, sys; print(json.load(sys.stdin)["info"]["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] >> 20)'
 }
+# shown: the same as its programs read it, in MiB.
+shown() {
+	echo $(($(crictl exec --sync "${ids[grows]}" cat /sys/fs/cgroup/memory.max) >> 20))
+}
 # set_limit MIB
 set_limit() {
 	crictl update --memory $(($1 << 20)) "${ids[grows]}"
@@ -164,13 +183,18 @@ fill() {
 refused "a memory limit of 256 MiB is more than the pod's partition of 128 MiB" set_limit 256
 refused "bytes of private memory, not 8388608" set_limit 8
 [ "$(limit)" = 64 ] || die "its limit is $(limit) MiB after what was refused"
+[ "$(shown)" = 64 ] || die "it reads a limit of $(shown) MiB after what was refused"
 # Files have half of it.
 refused "No space left" fill 40
 set_limit 96 >/dev/null
 [ "$(limit)" = 96 ] || die "its limit is $(limit) MiB"
+[ "$(shown)" = 96 ] || die "it reads a limit of $(shown) MiB"
 fill 40 >/dev/null || die "its files have less than half of its new limit"
 refused "MiB, not 32 MiB: remove some of them" set_limit 64
 [ "$(limit)" = 96 ] || die "its limit is $(limit) MiB after what its files do not allow"
+set_limit 128 >/dev/null
+[ "$(shown)" = 128 ] || die "it reads a limit of $(shown) MiB, not its pod's partition"
+set_limit 96 >/dev/null
 crictl exec --sync "${ids[grows]}" busybox rm /tmp/file
 # With what it holds, more than it might have before, and for longer than it takes to see that.
 take 64 20 >/dev/null || die "it has less than its new limit"

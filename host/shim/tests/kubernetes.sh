@@ -187,6 +187,7 @@ until_true 30 has_bound "$vm_group" "$(bound_of 2)"
 resize 120Mi
 until_true 60 has_limit 120
 until_true 60 is grows '.status.containerStatuses[0].resources.limits.memory' 120Mi
+[ "$(kubectl exec grows -- cat /sys/fs/cgroup/memory.max)" = $((120 << 20)) ] || die "it reads another limit"
 # More than before, and for longer than it takes to see that.
 kubectl exec grows -- dd if=/dev/zero of=/dev/null bs=100M count=20 2>/dev/null || die "it has less than its new limit"
 resize 200Mi

@@ -126,7 +126,7 @@ async fn begin_sandbox(
     sources: Sources,
     companion: Option<&Companion>,
 ) -> io::Result<(oneshot::Receiver<ExitStatus>, Receiver)> {
-    let plan = plan_file(&Plan {
+    let plan = Plan {
         spec: spec.clone(),
         lower: sources.lower,
         volumes: sources.volumes,
@@ -136,7 +136,8 @@ async fn begin_sandbox(
             Some(companion) => companion.to_join()?,
             None => None,
         },
-    })?;
+    };
+    let written_plan = plan_file(&plan)?;
     let (terminal, streams) = Streams::start(spec)?;
     let (reports, report) = pipe_with(PipeFlags::CLOEXEC)?;
     let reports = Receiver::from_owned_fd(reports)?;
@@ -169,12 +170,15 @@ async fn begin_sandbox(
         // What only keeps things for others is process 1 itself.
         (None, None) => None,
     };
-    let file_system = spec.files_limit_changes.then(|| FileSystem::create(spec)).transpose()?;
+    let shows_limit = spec.sees_limits && plan.is_in_partition();
+    let partition_bytes = shows_limit.then(sysfs::partition_size_bytes).transpose()?;
+    let create = || FileSystem::create(spec, partition_bytes);
+    let file_system = spec.files_limit_changes.then(create).transpose()?;
     let files = Files {
         input: streams.reader.as_fd(),
         output: streams.writers.output(),
         error: streams.writers.error(),
-        plan: plan.as_fd(),
+        plan: written_plan.as_fd(),
         report: report.as_fd(),
         network: sources.network.as_ref().map(AsFd::as_fd),
         file_system: file_system.as_ref().map(AsFd::as_fd),

@@ -58,10 +58,15 @@ impl Entry {
         if let Some(bytes) = limits.files_limit_bytes {
             self.limit_files(bytes).await?;
         }
-        cgroup.change_processors(limits.cpu_share_millis, limits.cpu_limit_millis).map_err(
-            |error| ApiError::internal(&format!("limiting instance {}", self.id), error),
-        )?;
+        let failed =
+            |error: io::Error| ApiError::internal(&format!("limiting instance {}", self.id), error);
+        cgroup
+            .change_processors(limits.cpu_share_millis, limits.cpu_limit_millis)
+            .map_err(failed)?;
         if limits.private_limit_bytes.is_some() {
+            if let Some(file_system) = &*self.file_system.borrow() {
+                file_system.show_limit(private_limit).map_err(failed)?;
+            }
             self.private_limit.send_replace(private_limit);
         }
         Ok(())

@@ -88,6 +88,9 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     if spec.terminal.is_some() && spec.output != OutputKind::Streams {
         return fail("terminal: its output is a stream and not a log".to_owned());
     }
+    if spec.sees_limits && !spec.files_limit_changes {
+        return fail("sees_limits: it needs files_limit_changes".to_owned());
+    }
     if spec.shared_processes && !matches!(spec.company, Company::Beside(_)) {
         return fail("shared_processes: it is beside no other instance".to_owned());
     }
@@ -209,6 +212,8 @@ fn shared_field(spec: &InstanceSpec) -> Option<&'static str> {
         ("cpu_limit_millis", spec.cpu_limit_millis.is_some()),
         ("read_only_root", spec.read_only_root),
         ("pseudoterminals", spec.pseudoterminals),
+        ("sees_limits", spec.sees_limits),
+        ("sees_message_queues", spec.sees_message_queues),
         ("hidden_paths", !spec.hidden_paths.is_empty()),
         ("read_only_paths", !spec.read_only_paths.is_empty()),
         ("volumes", !spec.volumes.is_empty()),
@@ -292,6 +297,7 @@ mod tests {
             ("terminal", json!({"columns": 65536, "rows": 24}), "65536"),
             ("company", json!({"inside": "b"}), "memory_limit_bytes"),
             ("shared_processes", json!(true), "beside no other"),
+            ("sees_limits", json!(true), "files_limit_changes"),
             ("unknown", json!(1), "unknown"),
         ] {
             let error = with(field, value).unwrap_err();
@@ -335,7 +341,7 @@ mod tests {
                 "company": {company: "b"}
             })
         };
-        let fields: [(&str, serde_json::Value, &[&str]); 17] = [
+        let fields: [(&str, serde_json::Value, &[&str]); 18] = [
             ("partition", json!("any"), &["beside", "inside"]),
             ("network", json!("outbound"), &["beside", "inside"]),
             ("in_network", json!(0), &["beside", "inside"]),
@@ -344,6 +350,7 @@ mod tests {
             ("volumes", json!([{"volume": 0, "target": "/a", "read_only": true}]), &["inside"]),
             ("host_name", json!("x"), &["beside", "inside"]),
             ("pseudoterminals", json!(true), &["inside"]),
+            ("sees_message_queues", json!(true), &["inside"]),
             ("hidden_paths", json!(["/proc/keys"]), &["inside"]),
             ("image", json!(0), &["inside"]),
             ("layers", json!([4096]), &["inside"]),

@@ -10,6 +10,7 @@
 mod beneath;
 mod companion;
 pub mod init;
+mod limits;
 mod network;
 mod node;
 mod paths;
@@ -72,6 +73,13 @@ pub struct Plan {
     pub address: Option<Ipv4Addr>,
     /// The process, as seen in its PID namespace, that is in the partition of the instance that it shares one with.
     pub join: Option<u32>,
+}
+
+impl Plan {
+    /// Whether it is in a partition, its own or that of the instance that it shares one with.
+    pub fn is_in_partition(&self) -> bool {
+        self.join.is_some() || self.spec.partition != PartitionChoice::None
+    }
 }
 
 /// How far the process got.

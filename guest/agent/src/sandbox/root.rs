@@ -1,7 +1,7 @@
 //! The instance's root: an overlay over the shared image, and its own kernel file systems. All of it is in
 //! the instance's mount namespace and ends with its last process.
 
-use super::{Plan, paths::Covers, tree::Tree, user::User, volumes};
+use super::{Plan, limits, paths::Covers, tree::Tree, user::User, volumes};
 use crate::{
     file_system,
     init::{SANDBOX, mount_filesystem},
@@ -76,6 +76,9 @@ pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
     if spec.pseudoterminals {
         pseudoterminals(user)?;
     }
+    if spec.sees_message_queues {
+        message_queues()?;
+    }
     for (source, target, flags) in
         [("../shm", "dev/shm", safe | MountFlags::NOEXEC), ("../tmp", "tmp", safe)]
     {
@@ -85,6 +88,10 @@ pub fn enter(plan: &Plan, user: &User) -> io::Result<()> {
     }
     let covers = Covers::take(&format!("../{EMPTY}"))?;
     volumes::put(taken, user)?;
+    if spec.sees_limits {
+        // After volumes: while /proc and /sys are nothing but the kernel's, none can be put there.
+        limits::show(plan)?;
+    }
     // After volumes, in which some of these paths may be, and while the empty directory is mounted here.
     covers.put(&spec.read_only_paths, &spec.hidden_paths)?;
     // The old root is now stacked on the new one, and is unmounted.
@@ -175,6 +182,14 @@ fn pseudoterminals(user: &User) -> io::Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     mount_filesystem("devpts", "devpts", "dev/pts", flags, &options)?;
     symlink("pts/ptmx", "dev/ptmx")
+}
+
+/// Mounts the message queues of the IPC namespace in the new root. The kernel makes no more of them in it than without
+/// that (docs/threat-model.md).
+fn message_queues() -> io::Result<()> {
+    fs::create_dir("dev/mqueue")?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount_filesystem("mqueue", "mqueue", "dev/mqueue", flags, "")
 }
 
 fn devices() -> io::Result<()> {

@@ -203,6 +203,27 @@ pub(super) async fn instances_beside_each_other_have_a_limit_together(client: &C
     client.delete("first", 0).await;
 }
 
+/// And by nobody else. There are no more of them than without the file system.
+pub(super) async fn message_queues_are_seen_by_those_who_share_them(client: &Client) {
+    let with_queues = |mut spec: Value| {
+        spec["sees_message_queues"] = true.into();
+        spec
+    };
+    let first = shell("first", ": > /dev/mqueue/told && echo ready; exec sleep 1000");
+    client.start(with_queues(first)).await.unwrap();
+    said(client, "first", "ready\n").await;
+    let script = "ls /dev/mqueue; grep -o QSIZE:0 /dev/mqueue/told; rm /dev/mqueue/told; ls /dev/mqueue
+        made=0; while (: > /dev/mqueue/$made) 2>/dev/null; do made=$((made + 1)); done; echo made $made";
+    let (_, log) = run(client, with_queues(beside("second", "first", script))).await;
+    let made = log.strip_prefix("told\nQSIZE:0\nmade ").and_then(|made| made.trim().parse().ok());
+    assert!(made.is_some_and(|made: u32| (1..=10).contains(&made)), "{log}");
+    let (_, log) = run(client, with_queues(shell("other", "ls /dev/mqueue; echo nothing"))).await;
+    assert_eq!(log, "nothing\n");
+    let (_, log) = run(client, shell("without", "ls /dev/mqueue 2>/dev/null; echo none")).await;
+    assert_eq!(log, "none\n");
+    client.delete("first", 0).await;
+}
+
 /// More than the agent and the channel hold together, so that the host has to wait.
 pub(super) async fn standard_input_loses_nothing(client: &Client) {
     let put = async |id: &str, bytes: Vec<u8>| {

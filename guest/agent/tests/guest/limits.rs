@@ -1,6 +1,7 @@
 //! Limits on what an instance may take from the VM.
 
 use super::*;
+use crate::vm::PARTITION_MIB;
 
 pub(super) async fn memory_has_a_limit(client: &Client) {
     let (reason, _) = run(
@@ -91,6 +92,96 @@ pub(super) async fn a_limit_of_files_changes(client: &Client) {
     let refused = client.call("PUT", "/v1/instances/fixed/limits", body).await.error();
     assert!(refused.message.contains("without files_limit_changes"), "{refused:?}");
     client.delete("fixed", 0).await;
+}
+
+/// Also as user 0 with capabilities. Nothing of others is there.
+pub(super) async fn an_instance_reads_its_limits_and_changes_none(client: &Client) {
+    client.start(shell("neighbour", "exec sleep 1000")).await.unwrap();
+    let script = "
+        busybox awk '$5 == \"/sys/fs/cgroup\" { print $4, substr($6, 1, 3), $8 }' /proc/self/mountinfo
+        cd /sys/fs/cgroup; cat memory.max memory.high cpu.max pids.max cpu.weight
+        busybox awk '{ print $1, $2, $4 }' /proc/cgroups
+        grep -o 'cpu.*memory' cgroup.controllers; ls -d */ 2>/dev/null
+        [ $(cat memory.current) -gt 0 ] && echo counts
+        while read process; do kill -0 $process 2>/dev/null && echo sees $process; done < cgroup.procs
+        for file in cgroup.* cpu.max cpuset.* memory.* pids.*; do
+            (echo 1 > $file) 2>/dev/null && echo writes $file
+        done
+        mkdir new 2>/dev/null && echo makes; busybox chmod 666 cpu.max 2>/dev/null && echo opens
+        (echo 1 > /proc/cgroups) 2>/dev/null && echo lists; true";
+    let mut spec = shell("reads", script);
+    for (field, value) in [
+        ("sees_limits", json!(true)),
+        ("files_limit_changes", json!(true)),
+        ("memory_limit_bytes", json!(48 << 20)),
+        ("cpu_limit_millis", json!(500)),
+        ("hidden_paths", json!(["/sys/fs/cgroup/cpu.weight"])),
+        ("privileges", json!({"capabilities": ["CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL"]})),
+    ] {
+        spec[field] = value;
+    }
+    let (reason, log) = run(client, spec.clone()).await;
+    let expected = "/ ro, cgroup2\n50331648\nmax\n50000 100000\n1024\n\
+        #subsys_name hierarchy enabled\ncpuset 0 1\ncpu 0 1\ncpuacct 0 1\nmemory 0 1\npids 0 1\n\
+        cpuset cpu memory\ncounts\nsees 2\n";
+    assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), expected));
+    client.delete("neighbour", 0).await;
+    // What changes its limits needs the files that the agent keeps.
+    spec["files_limit_changes"] = false.into();
+    assert_eq!(client.start(spec).await.unwrap_err().code, ErrorCode::Invalid);
+}
+
+/// Its limit of private memory or else its partition, and not what it may have outside of that.
+pub(super) async fn an_instance_in_a_partition_reads_what_it_may_have(client: &Client) {
+    let spec = |id: &str| {
+        let mut spec = shell(id, "exec sleep 100000");
+        spec["sees_limits"] = true.into();
+        spec["files_limit_changes"] = true.into();
+        spec["memory_limit_bytes"] = (32 << 20).into();
+        spec
+    };
+    let reads = async |id: &str, name: &str| {
+        let script = format!("cat /sys/fs/cgroup/{name} 2>&1");
+        run(client, inside("asks", id, &script)).await.1
+    };
+    let shows = async |id: &str, bytes: u64| {
+        assert_eq!(reads(id, "memory.max").await, format!("{bytes}\n"), "{id}");
+    };
+    let mut whole = spec("whole");
+    whole["partition"] = "any".into();
+    whole["wait_ms"] = 30_000.into();
+    client.start(whole).await.unwrap();
+    let mut part = spec("part");
+    part["company"] = json!({"beside": "whole"});
+    part["private_limit_bytes"] = (48 << 20).into();
+    client.start(part).await.unwrap();
+    shows("whole", PARTITION_MIB << 20).await;
+    shows("part", 48 << 20).await;
+    // Nothing of the partition is charged to it.
+    for name in ["memory.current", "memory.peak", "memory.stat"] {
+        let said = reads("part", name).await;
+        assert!(said.contains("Permission denied"), "{name}: {said}");
+    }
+    let change = async |bytes: u64| {
+        let body = json!({"private_limit_bytes": bytes}).to_string();
+        client.call("PUT", "/v1/instances/part/limits", body).await.status
+    };
+    // Its files may take all that there is, and it still reads a limit that has more digits.
+    let fills = "busybox dd if=/dev/zero of=/tmp/file bs=1M count=2 2>/dev/null; echo $?";
+    let limits = json!({"files_limit_bytes": 2 << 20}).to_string();
+    let answer = client.call("PUT", "/v1/instances/part/limits", limits).await;
+    assert_eq!(answer.status, StatusCode::NO_CONTENT, "{answer:?}");
+    assert_eq!(run(client, inside("fills", "part", fills)).await.1, "1\n");
+    for (bytes, shown) in
+        [(112 << 20, 112 << 20), (u64::MAX, PARTITION_MIB << 20), (32 << 20, 32 << 20)]
+    {
+        assert_eq!(change(bytes).await, StatusCode::NO_CONTENT);
+        shows("part", shown).await;
+    }
+    shows("whole", PARTITION_MIB << 20).await;
+    for id in ["part", "whole"] {
+        client.delete(id, 0).await;
+    }
 }
 
 /// What was inherited counts once, and others of the company are left alone.

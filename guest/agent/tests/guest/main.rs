@@ -101,6 +101,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(memory_has_a_limit);
     case!(files_have_one_limit);
     case!(a_limit_of_files_changes);
+    case!(an_instance_reads_its_limits_and_changes_none);
     case!(processors_are_shared_as_told);
     case!(limits_of_processors_change);
     case!(stopping_reaps_everything);
@@ -118,6 +119,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(instances_beside_each_other_may_share_their_processes);
     case!(what_keeps_shared_processes_is_out_of_their_reach);
     case!(instances_beside_each_other_have_a_limit_together);
+    case!(message_queues_are_seen_by_those_who_share_them);
     case!(standard_input_loses_nothing);
     case!(a_terminal_is_one_stream_that_can_be_resized);
     case!(files_of_the_host_are_read_and_change);
@@ -357,6 +359,7 @@ async fn instances_in_partitions() {
     a_full_partition_ends_its_instance_only(&client).await;
     a_partition_is_shared_until_the_last_has_ended(&client).await;
     private_memory_has_a_limit_that_changes(&client).await;
+    an_instance_in_a_partition_reads_what_it_may_have(&client).await;
     partitions_by_hand(&client).await;
 }
 

@@ -110,6 +110,8 @@ impl Made {
             host_name: pod.host_name(),
             read_only_root: root.is_read_only,
             pseudoterminals: true,
+            sees_limits: root.sees_limits,
+            sees_message_queues: root.sees_message_queues,
             files_limit_changes: true,
             hidden_paths: root.hidden_paths.clone(),
             read_only_paths: root.read_only_paths.clone(),

@@ -2,7 +2,7 @@
 
 use super::{
     Limits,
-    document::{Document, Namespace},
+    document::{Document, Mount, Namespace},
     limits::limits,
     process::{Process, process},
     refused, seccomp,
@@ -40,6 +40,10 @@ pub struct Root {
     pub read_only_paths: Vec<String>,
     /// What is in it.
     pub volumes: Vec<Volume>,
+    /// Whether the container's limits can be read in it, at `/sys/fs/cgroup`.
+    pub sees_limits: bool,
+    /// Whether the pod's message queues are in it, at `/dev/mqueue`.
+    pub sees_message_queues: bool,
 }
 
 /// The container of a spec, if it has nothing that the shim cannot give it.
@@ -104,5 +108,7 @@ fn root(document: &Document) -> Result<Root> {
         hidden_paths: paths(&document.linux.masked_paths)?,
         read_only_paths: paths(&document.linux.readonly_paths)?,
         volumes: volumes(&document.mounts)?,
+        sees_limits: document.mounts.iter().any(Mount::is_cgroup),
+        sees_message_queues: document.mounts.iter().any(Mount::is_message_queues),
     })
 }

@@ -87,12 +87,28 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    /// Whether each container has it anyway.
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|has| has == option)
+    }
+
+    /// Whether it is that of control groups, for reading.
+    pub(super) fn is_cgroup(&self) -> bool {
+        ["cgroup", "cgroup2"].contains(&self.kind.as_str())
+            && self.destination == "/sys/fs/cgroup"
+            && self.has("ro")
+    }
+
+    /// Whether it is that of message queues.
+    pub(super) fn is_message_queues(&self) -> bool {
+        self.kind == "mqueue" && self.destination == "/dev/mqueue"
+    }
+
+    /// Whether it is made in the VM: most of these each container has anyway.
     pub(super) fn is_made_by_guest(&self) -> bool {
         match self.kind.as_str() {
-            "proc" | "sysfs" | "devpts" | "mqueue" | "cgroup" | "cgroup2" => true,
+            "proc" | "sysfs" | "devpts" => true,
             "tmpfs" => ["/dev", "/dev/shm", "/run"].contains(&self.destination.as_str()),
-            _ => false,
+            _ => self.is_cgroup() || self.is_message_queues(),
         }
     }
 }

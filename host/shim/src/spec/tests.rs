@@ -254,6 +254,25 @@ fn a_container_sees_and_changes_what_it_is_told() {
 }
 
 #[test]
+fn limits_and_message_queues_are_in_a_root_that_asks_for_them() {
+    let sees = |mounts: Value| {
+        let root = container(&with(single(), "/mounts", mounts)).root;
+        (root.sees_limits, root.sees_message_queues)
+    };
+    let queues = json!({"destination": "/dev/mqueue", "type": "mqueue", "source": "mqueue"});
+    // As runtimes write it on hosts with control groups of version 1, and of version 2.
+    for kind in ["cgroup", "cgroup2"] {
+        let limits = json!({
+            "destination": "/sys/fs/cgroup", "type": kind, "source": kind,
+            "options": ["nosuid", "noexec", "nodev", "relatime", "ro"]
+        });
+        assert_eq!(sees(json!([limits])), (true, false));
+        assert_eq!(sees(json!([limits, queues])), (true, true));
+    }
+    assert_eq!(sees(json!([])), (false, false));
+}
+
+#[test]
 fn an_added_process_is_checked_as_the_first_is() {
     let document = |changed: Value| {
         let mut process = single()["process"].take();
@@ -299,6 +318,11 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
         {"type": "pid", "path": "/proc/7/ns/pid"}, {"type": "ipc"}, {"type": "network"}
     ]);
     let scratch = json!([{"destination": "/cache", "type": "tmpfs"}]);
+    let of_kernel = |kind: &str, target: &str, access: &str| {
+        let mount =
+            json!({"destination": target, "type": kind, "source": kind, "options": [access]});
+        json!([mount])
+    };
     for (pointer, value, says) in [
         ("/process/user", json!({"uid": 65536, "gid": 50}), "above 65535, 65536,"),
         ("/process/user", json!({"uid": 1, "gid": 1, "additionalGids": [70000]}), "70000"),
@@ -309,6 +333,13 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
         ("/mounts", shared, "whose mounts are shared (\"/data\")"),
         ("/mounts", json!(vec![one; 65]), "more than 64 volumes"),
         ("/mounts", scratch, "tmpfs mount at \"/cache\""),
+        (
+            "/mounts",
+            of_kernel("cgroup", "/sys/fs/cgroup", "rw"),
+            "that can be written to (cgroup mount at \"/sys/fs/cgroup\")",
+        ),
+        ("/mounts", of_kernel("cgroup2", "/groups", "ro"), "cgroup2 mount at \"/groups\""),
+        ("/mounts", of_kernel("mqueue", "/queues", "rw"), "mqueue mount at \"/queues\""),
         ("/process/capabilities", json!({"ambient": ["CAP_CHOWN"]}), "ambient"),
         ("/process/apparmorProfile", json!("mine"), "profile \"mine\""),
         ("/linux/namespaces", json!([{"type": "pid"}, {"type": "ipc"}]), "(hostNetwork)"),

@@ -50,17 +50,18 @@ pub(super) fn volumes(mounts: &[document::Mount]) -> Result<Vec<Volume>> {
     Ok(volumes)
 }
 
-/// The volume that a mount is; nothing if each container has it anyway.
+/// The volume that a mount is; nothing if it is made in the VM.
 fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
-    let has = |option: &str| mount.options.iter().any(|has| has == option);
+    let has = |option: &str| mount.has(option);
     let target = mount.destination.as_str();
+    let is_read_only = has("ro");
     if mount.kind != "bind" && !has("bind") && !has("rbind") {
         if mount.is_made_by_guest() {
             return Ok(None);
         }
-        return refused(&format!("a volume ({} mount at {target:?})", mount.kind));
+        let access = if is_read_only { "" } else { " that can be written to" };
+        return refused(&format!("a volume{access} ({} mount at {target:?})", mount.kind));
     }
-    let is_read_only = has("ro");
     let source = absolute("the source of a volume", &mount.source)?;
     if has("shared") || has("rshared") {
         return refused(&format!("a volume whose mounts are shared ({target:?})"));
