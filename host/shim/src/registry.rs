@@ -25,7 +25,7 @@ use std::{
     },
     path::{Path, PathBuf},
     thread::sleep,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Where the registries are.
@@ -36,6 +36,8 @@ const LOCK_LIMIT: Duration = Duration::from_secs(10);
 const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// Most VMs of a group.
 const SERVERS_PER_GROUP: usize = 64;
+/// Most files with logs of servers that have ended: they are in memory, and whoever names VMs has a new one for each name.
+const OLD_LOGS: usize = 32;
 
 /// Of the hash of a group, in bytes: tenants choose a part of what is hashed, and nobody is to find what has the hash of
 /// another tenant's group.
@@ -195,7 +197,8 @@ impl Registry {
         Ok(self.pods_of(server)?.is_empty())
     }
 
-    /// Removes the socket of a server that is about to end, and the places in it. From now on nobody finds it.
+    /// Removes the socket of a server that is about to end, and the places in it. From now on nobody finds it. Its log is
+    /// kept, and the oldest logs of such servers go.
     ///
     /// # Errors
     /// A file cannot be removed.
@@ -204,7 +207,25 @@ impl Registry {
         self.remove(&self.room_file(server))?;
         // Whoever owns it still does, but is not found by its name, which is the next one's.
         self.remove(&self.owner(server))?;
-        self.pods_of(server)?.iter().try_for_each(|pod| self.remove(pod))
+        self.pods_of(server)?.iter().try_for_each(|pod| self.remove(pod))?;
+        self.remove_old_logs()
+    }
+
+    /// Removes logs of servers that do not run, but for the last ones.
+    fn remove_old_logs(&self) -> Result<()> {
+        let mut logs: Vec<(SystemTime, PathBuf)> = Vec::new();
+        for path in self.files("servers")? {
+            if let Some(server) = server_of_log(&path)
+                && !self.is_running(&server)
+                // It may have got another name, or gone.
+                && let Ok(written) = fs::metadata(&path).and_then(|found| found.modified())
+            {
+                logs.push((written, path));
+            }
+        }
+        logs.sort_unstable();
+        let old = logs.len().saturating_sub(OLD_LOGS);
+        logs[..old].iter().try_for_each(|(_, path)| self.remove(path))
     }
 
     /// Says whose the VM of a new server is, and how many pods it has room for.
@@ -310,6 +331,12 @@ impl Registry {
             _ => Ok(()),
         }
     }
+}
+
+/// The server whose log this is, or the part of it that was written before.
+fn server_of_log(path: &Path) -> Option<ServerName> {
+    let name = path.file_name()?.to_str()?;
+    ServerName::parse(name.strip_suffix(".log").or_else(|| name.strip_suffix(".log.1"))?)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

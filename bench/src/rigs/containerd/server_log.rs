@@ -27,7 +27,7 @@ pub(crate) struct Back {
     pub(crate) latency_us: u64,
 }
 
-/// What the VMs of all servers that are there are.
+/// What the VMs of all servers are that run, and of the last ones that have ended.
 pub(crate) fn booted() -> Result<Vec<Booted>> {
     Ok(lines()?.iter().filter_map(|line| of_boot(line)).collect())
 }
@@ -69,7 +69,7 @@ fn lines() -> Result<Vec<String>> {
     for registry in entries(Path::new(STATE))? {
         for file in entries(&registry.join("servers"))? {
             if file.extension().is_some_and(|extension| extension == "log") {
-                // A server that ends removes it.
+                // It goes when its server has ended, and many others after that.
                 let text = fs::read_to_string(file).unwrap_or_default();
                 lines.extend(text.lines().map(str::to_owned));
             }

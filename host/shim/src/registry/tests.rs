@@ -149,6 +149,34 @@ fn a_server_that_ends_takes_everything_along() {
 }
 
 #[test]
+fn the_last_logs_of_servers_that_have_ended_are_kept_and_those_of_others() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let log = |path: &Path, second: u64| {
+        let written = SystemTime::UNIX_EPOCH + Duration::from_secs(second);
+        File::create(path).unwrap().set_modified(written).unwrap();
+        path.to_owned()
+    };
+    let new = |name: &str| {
+        let group = group("shop", name, 256);
+        started(registry.reserve(&id(name), &group, &[]).unwrap())
+    };
+    let (running, _listening) = new("running");
+    let running = log(&registry.log(&running), 0);
+    let mut ended = Vec::new();
+    for number in 1..=OLD_LOGS as u64 {
+        let (server, listening) = new(&format!("job-{number}"));
+        ended.push(log(&registry.log(&server).with_extension("log.1"), 2 * number));
+        ended.push(log(&registry.log(&server), 2 * number + 1));
+        drop(listening);
+        registry.forget(&server).unwrap();
+    }
+    let (old, last) = ended.split_at(ended.len() - OLD_LOGS);
+    assert!(running.exists() && last.iter().all(|path| path.exists()));
+    assert!(!old.iter().any(|path| path.exists()));
+}
+
+#[test]
 fn a_file_that_names_no_server_is_no_place() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);
