@@ -25,7 +25,9 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
+use tokio::runtime::{Builder, Runtime};
 
 /// The name of the runtime for containerd.
 const NAME: &str = "io.containerd.squeezy.v2";
@@ -33,6 +35,8 @@ const NAME: &str = "io.containerd.squeezy.v2";
 const PROGRAM: &str = "/proc/self/exe";
 /// Threads of a server. It passes bytes on and waits.
 const THREADS: usize = 2;
+/// How long a server that has nothing to do any more waits for its threads.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Makes the VM of a server, without booting it, in the control group that the server is in.
 pub type MakeVm = fn(&Assignment, Option<Arc<Cgroup>>) -> Result<Arc<dyn Vm>>;
@@ -92,7 +96,7 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
         io::stdin().as_fd().try_clone_to_owned().map_err(|error| failed(&error))?,
     );
     let vm = make(&assignment, cgroup.clone())?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .worker_threads(THREADS)
         .enable_all()
         .build()
@@ -100,14 +104,19 @@ fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
     let served = runtime
         .block_on(serve(assignment, listener, vm, PROGRAM.into()))
         .inspect_err(|error| tracing::error!("{error}"));
-    // What the server has started ends with this.
-    drop(runtime);
+    end(runtime);
     if let Some(cgroup) = cgroup
         && let Err(error) = cgroup.leave()
     {
         tracing::warn!("the VM's control group is left to the next server: {error}");
     }
     served
+}
+
+/// Ends what a server has started, but for threads that wait for files of the host, perhaps for ever: they end with the
+/// process.
+fn end(runtime: Runtime) {
+    runtime.shutdown_timeout(END_LIMIT);
 }
 
 /// The control group that this server is in from now on, if it can have one of its own.
@@ -139,4 +148,24 @@ fn info() -> Vec<u8> {
         ..Default::default()
     };
     info.write_to_bytes().expect("a message of two fields can be written to memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_server_ends_though_a_thread_of_it_waits_for_ever() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let (answers, waits) = channel::<()>();
+        let (begins, begun) = channel();
+        runtime.spawn_blocking(move || {
+            begins.send(()).unwrap();
+            let _ = waits.recv();
+        });
+        begun.recv().unwrap();
+        end(runtime);
+        drop(answers);
+    }
 }
