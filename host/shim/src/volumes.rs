@@ -42,6 +42,10 @@ const ATTEMPTS: usize = 5;
 /// From linux/magic.h.
 pub(crate) const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
+/// What the kernel says of itself: some of it never ends, and is nobody's any more who reads it later.
+const PROC: i64 = 0x9fa0;
+const DEBUGFS: i64 = 0x6462_6720;
+const TRACEFS: i64 = 0x7472_6163;
 
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,6 +241,9 @@ impl Reading {
 fn content(opened: OwnedFd, read: usize) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(fstat(&opened)?.st_mode) != FileType::RegularFile {
         return Err(Errno::NOENT.into());
+    }
+    if [PROC, DEBUGFS, TRACEFS].contains(&fstatfs(&opened)?.f_type) {
+        return Err(wrong("it has a file in which the host's kernel tells of itself"));
     }
     let room = Volume::MAX_BYTES - read;
     let mut content = Vec::new();

@@ -1,6 +1,6 @@
 //! Boots the VM.
 
-use super::{Booted, needs::Needs, volumes::COPIES_BYTES};
+use super::{Booted, needs::Needs, reads::Reads, volumes::COPIES_BYTES};
 use crate::{
     cgroup::{Bound, Cgroup},
     error::{Error, Result},
@@ -76,7 +76,8 @@ pub(super) async fn boot(
     let besides_bytes = needs.besides_partitions_bytes();
     let bound = Arc::new(Bound::new(cgroup, besides_bytes, partition_bytes, sizing.instances));
     let (networks, volumes) = (Arc::new(networks), AtomicU32::default());
-    Ok(Booted { vm, mechanism, bound, pool, cache, networks, volumes, partition_bytes })
+    let reads = Reads::default();
+    Ok(Booted { vm, mechanism, bound, pool, cache, networks, reads, volumes, partition_bytes })
 }
 
 /// The same VM with partitions whose free memory goes back to the host. Of its base memory nothing does: what pods have

@@ -9,6 +9,7 @@ mod network;
 mod oom;
 mod pod;
 mod process;
+mod reads;
 mod usage;
 mod volumes;
 
@@ -28,6 +29,7 @@ use boot::boot;
 use container::Made;
 use futures_util::future::BoxFuture;
 use pod::Pod;
+use reads::Reads;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, Layer, TerminalSize};
 use squeezy_vmm::{VmError, mechanism::Mechanism};
 use std::{
@@ -77,6 +79,7 @@ struct Booted {
     pool: Pool,
     cache: Cache,
     networks: Arc<Networks>,
+    reads: Reads,
     /// Counts volumes.
     volumes: AtomicU32,
     /// The size of a pod's partition, in bytes.

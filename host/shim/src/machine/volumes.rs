@@ -10,19 +10,19 @@ use squeezy_protocol::{ErrorCode, VolumeMount};
 use squeezy_vmm::VmError;
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use tokio::{
-    task::{JoinHandle, JoinSet, spawn_blocking},
+    task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
 
 /// How often it is looked whether what was copied has changed. kubelet itself takes a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long reading or writing files of the host may take.
-const HOST_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const HOST_LIMIT: Duration = Duration::from_secs(30);
 
 /// The volumes of a container, until it has ended.
 #[derive(Default)]
@@ -89,7 +89,8 @@ impl Volumes {
                  readOnly, or use an emptyDir",
             ));
         }
-        let copied = read(&wanted.source).await.map_err(Error::invalid)?;
+        let copied = booted.reads.read(&wanted.source, volumes::copy).await;
+        let copied = copied.map_err(Error::invalid)?;
         let (number, is_file) = (booted.volume_number(), copied.is_file);
         pod.copies(number, copied.most_bytes()).await?;
         self.own.push(number);
@@ -143,33 +144,17 @@ async fn shared(wanted: &spec::Volume) -> Result<Option<Part>> {
 
 /// Makes a volume what the directory of the host is that it is a copy of, whenever that changes.
 async fn follow(booted: Arc<Booted>, pod: Pod, number: u32, source: PathBuf, mut last: Copied) {
-    let (mut said, mut looks) = (String::new(), Looks::default());
+    let mut said = String::new();
     loop {
         sleep(LOOK_INTERVAL).await;
-        let looked = look(&booted, &pod, number, looks.read(&source).await, &mut last).await;
+        let read = booted.reads.read(&source, volumes::copy).await;
+        let looked = look(&booted, &pod, number, read, &mut last).await;
         let problem = looked.err().map(|error| error.message).unwrap_or_default();
         // Once for each.
         if problem != said && !problem.is_empty() {
             tracing::warn!("volume {} stays as it was: {problem}", source.display());
         }
         said = problem;
-    }
-}
-
-/// Looks at a directory of the host, one look at a time: where that takes for ever, one thread waits for it, and not one
-/// more with each look.
-#[derive(Default)]
-struct Looks(Option<JoinHandle<io::Result<Copied>>>);
-
-impl Looks {
-    async fn read(&mut self, source: &Path) -> io::Result<Copied> {
-        let look = self.0.get_or_insert_with(|| {
-            let source = source.to_owned();
-            spawn_blocking(move || volumes::copy(&source))
-        });
-        let done = timeout(HOST_LIMIT, look).await.map_err(|_| takes_long())?;
-        self.0 = None;
-        done.map_err(io::Error::other)?
     }
 }
 
@@ -196,12 +181,7 @@ async fn look(
     Ok(())
 }
 
-async fn read(source: &Path) -> io::Result<Copied> {
-    let source = source.to_owned();
-    on_host(move || volumes::copy(&source)).await
-}
-
-/// Does something with files of the host, which may be somewhere else.
+/// Does something with files of the host, which are kubelet's and containerd's.
 pub(super) async fn on_host<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
@@ -211,7 +191,7 @@ pub(super) async fn on_host<T: Send + 'static>(
     }
 }
 
-fn takes_long() -> io::Error {
+pub(super) fn takes_long() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("it takes longer than {HOST_LIMIT:?}"))
 }
 

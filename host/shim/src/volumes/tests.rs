@@ -89,6 +89,10 @@ fn what_a_volume_cannot_be_is_refused() {
     assert!(why(&fifo).contains("neither a file"), "{}", why(&fifo));
     assert!(why(&fifo.join("x")).contains("neither a file"));
     assert!(why(Path::new("/dev/zero")).contains("neither a file"));
+    // Others of its kind never end.
+    for source in ["/proc/version", "/proc/self/fdinfo"].map(Path::new) {
+        assert!(why(source).contains("the host's kernel"), "{}", why(source));
+    }
     let many = made("many");
     for number in 0..=Volume::MAX_FILES {
         fs::write(many.join(number.to_string()), "").unwrap();
