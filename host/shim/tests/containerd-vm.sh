@@ -401,8 +401,10 @@ said=$(of_shares sh -c 'busybox dd if=/dev/zero of=/cache/big bs=1M count=200 2>
 [[ $said == *"No space left"*64 ]] || die "it said: $said"
 # What a pod has for itself is there until the pod is gone, also when no container is.
 before=$(log | reclaims)
+of_shares busybox dd if=/dev/zero of=/cache/kept bs=1M count=24 2>/dev/null
 remove shares >/dev/null
-[ "$(mounts=$all in_pod anew cat /cache/file /dev/shm/file | tr '\n' ' ')" = "shared memory " ] || die "what was there before is lost"
+[ "$(metrics pod memory.usage)" -ge 25165824 ] || die "what a pod without containers has is nobody's: $(ctr task metrics pod)"
+[ "$(mounts=$all in_pod anew sh -c 'cat /cache/file /dev/shm/file; busybox rm /cache/kept' | tr '\n' ' ')" = "shared memory " ] || die "what was there before is lost"
 [ "$(log | reclaims)" = "$before" ] || die "the memory of a pod that is there is back"
 # But what is free beside it is the host's when its last container has ended.
 freed() {

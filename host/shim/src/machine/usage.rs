@@ -2,12 +2,12 @@
 //!
 //! The host knows what is behind a partition, and the guest what its processes have: the containers of a pod have what
 //! is behind their partition in proportion to the private memory of their processes. Files in memory are there, too, and
-//! nobody says whose they are. All else is the container's own: what is charged to its cgroup in the guest, and its
-//! processor time.
+//! nobody says whose they are; while no container runs, they are the pod's. All else is the container's own: what is
+//! charged to its cgroup in the guest, and its processor time.
 
 use super::{Machine, container::Made, pod::Pod};
 use crate::{error::Result, vm::Usage};
-use squeezy_protocol::InstanceId;
+use squeezy_protocol::{self as protocol, InstanceId};
 use std::sync::Arc;
 
 impl Machine {
@@ -15,7 +15,13 @@ impl Machine {
     pub(super) async fn usage_of(&self, pod: &Pod, only: Option<&InstanceId>) -> Result<Usage> {
         let booted = self.booted()?;
         let running = self.running_in(pod);
-        let resident_bytes = match running.first().and_then(|made| made.partition()) {
+        let partition = match running.first() {
+            Some(made) => made.partition(),
+            // They may have left files in it.
+            None if only.is_none() => pod.partition().await,
+            None => None,
+        };
+        let resident_bytes = match partition {
             Some(number) => booted.vm.partition_resident(number).await?,
             None => 0,
         };
@@ -28,30 +34,10 @@ impl Machine {
                 Err(_) => {}
             }
         }
-        let private: Vec<u64> = measured.iter().map(|(_, usage)| usage.private_bytes).collect();
         let its = running.iter().find(|made| only == Some(made.id()));
         let its_limit_bytes = its.and_then(|made| made.private_limit_bytes());
         let memory_limit_bytes = its_limit_bytes.unwrap_or(self.partition_bytes);
-        let mut sum = Usage { memory_limit_bytes, ..Usage::default() };
-        for (share, (id, usage)) in shares(resident_bytes, &private).into_iter().zip(measured) {
-            if only.is_none_or(|only| only == id) {
-                for (to, number) in [
-                    (&mut sum.memory_bytes, usage.memory_bytes.saturating_add(share)),
-                    (&mut sum.partition_bytes, share),
-                    (&mut sum.cpu_us, usage.cpu_us),
-                    (&mut sum.user_us, usage.user_us),
-                    (&mut sum.system_us, usage.system_us),
-                    (&mut sum.page_faults, usage.page_faults),
-                    (&mut sum.major_page_faults, usage.major_page_faults),
-                    (&mut sum.processes, usage.processes),
-                    (&mut sum.processes_limit, usage.processes_limit),
-                    (&mut sum.oom_kills, usage.oom_kills),
-                ] {
-                    *to = to.saturating_add(number);
-                }
-            }
-        }
-        Ok(sum)
+        Ok(Usage { memory_limit_bytes, ..used(resident_bytes, &measured, only) })
     }
 
     /// The containers of a pod that run.
@@ -59,6 +45,39 @@ impl Machine {
         let runs = |made: &&Arc<Made>| made.belongs_to(pod) && made.partition().is_some();
         self.inside().containers.values().filter(runs).cloned().collect()
     }
+}
+
+/// What is used of a partition with so much in the host's memory, by containers that are measured, or one of them.
+fn used(
+    resident_bytes: u64,
+    measured: &[(&InstanceId, protocol::Usage)],
+    only: Option<&InstanceId>,
+) -> Usage {
+    let mut sum = Usage::default();
+    if measured.is_empty() && only.is_none() {
+        // What they have left to others that will come.
+        (sum.memory_bytes, sum.partition_bytes) = (resident_bytes, resident_bytes);
+    }
+    let private: Vec<u64> = measured.iter().map(|(_, usage)| usage.private_bytes).collect();
+    for (share, (id, usage)) in shares(resident_bytes, &private).into_iter().zip(measured) {
+        if only.is_none_or(|only| only == *id) {
+            for (to, number) in [
+                (&mut sum.memory_bytes, usage.memory_bytes.saturating_add(share)),
+                (&mut sum.partition_bytes, share),
+                (&mut sum.cpu_us, usage.cpu_us),
+                (&mut sum.user_us, usage.user_us),
+                (&mut sum.system_us, usage.system_us),
+                (&mut sum.page_faults, usage.page_faults),
+                (&mut sum.major_page_faults, usage.major_page_faults),
+                (&mut sum.processes, usage.processes),
+                (&mut sum.processes_limit, usage.processes_limit),
+                (&mut sum.oom_kills, usage.oom_kills),
+            ] {
+                *to = to.saturating_add(number);
+            }
+        }
+    }
+    sum
 }
 
 /// Parts of all bytes in proportion to these numbers; the same for each if they are all 0.
@@ -75,6 +94,17 @@ fn shares(all_bytes: u64, numbers: &[u64]) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_while_no_container_runs_is_the_pods() {
+        let id: InstanceId = "container-1".parse().unwrap();
+        let of_pod = used(100, &[], None);
+        assert_eq!((of_pod.memory_bytes, of_pod.partition_bytes), (100, 100));
+        assert_eq!(used(100, &[], Some(&id)), Usage::default());
+        let has = protocol::Usage { memory_bytes: 5, private_bytes: 30, ..Default::default() };
+        let of_pod = used(100, &[(&id, has)], None);
+        assert_eq!((of_pod.memory_bytes, of_pod.partition_bytes), (105, 100));
+    }
 
     #[test]
     fn what_several_have_is_each_ones_in_proportion() {
