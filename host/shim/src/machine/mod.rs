@@ -262,6 +262,14 @@ impl Vm for Machine {
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let (booted, pod) = (self.booted()?, self.pod(&container.pod)?);
+            if !container.spec.limits.bounds_memory() {
+                // kubelet's number for a pod is the sum of its containers' limits.
+                let of_pod_mib = pod.memory_bytes() >> 20;
+                tracing::warn!(
+                    "container {id} has no memory limit, and so no part in the {of_pod_mib} MiB of its pod but what others \
+                     leave"
+                );
+            }
             let made =
                 Made::new(&booted, self.number(), container, pod, self.partition_bytes).await?;
             self.inside().containers.insert(id.clone(), Arc::new(made));

@@ -23,6 +23,13 @@ pub struct Limits {
     pub cpu_limit_millis: Option<u32>,
 }
 
+impl Limits {
+    /// Whether there is less memory than all that the pod has.
+    pub fn bounds_memory(&self) -> bool {
+        self.memory_bytes.is_some_and(|bytes| bytes < u64::MAX)
+    }
+}
+
 /// Limits from the JSON of OCI's `LinuxResources`.
 ///
 /// # Errors
@@ -99,6 +106,15 @@ mod tests {
         assert_eq!(update(large).unwrap().cpu_limit_millis, most.cpu_limit_millis);
         let small = update(br#"{"cpu":{"shares":2,"quota":1000}}"#).unwrap();
         assert_eq!((small.cpu_share_millis, small.cpu_limit_millis), (Some(10), Some(10)));
+    }
+
+    #[test]
+    fn a_memory_limit_is_told_from_none() {
+        let bounds = |text: &[u8]| update(text).unwrap().bounds_memory();
+        assert!(bounds(br#"{"memory":{"limit":1048576}}"#));
+        for text in [&b"{}"[..], br#"{"memory":{"limit":0}}"#, br#"{"memory":{"limit":-1}}"#] {
+            assert!(!bounds(text));
+        }
     }
 
     #[test]
