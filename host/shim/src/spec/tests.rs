@@ -314,6 +314,9 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
     let shared = json!([{
         "destination": "/data", "type": "bind", "source": "/srv", "options": ["ro", "rshared"]
     }]);
+    let follows = json!([{
+        "destination": "/data", "type": "bind", "source": "/srv", "options": ["ro", "rslave"]
+    }]);
     let others_processes = json!([
         {"type": "pid", "path": "/proc/7/ns/pid"}, {"type": "ipc"}, {"type": "network"}
     ]);
@@ -331,6 +334,7 @@ fn what_the_runtime_cannot_do_is_refused_by_name() {
         ("/linux/devices", json!([{"path": "/dev/fuse"}]), "/dev/fuse"),
         ("/mounts", volume, "can be written to (/srv at \"/data\")"),
         ("/mounts", shared, "whose mounts are shared (\"/data\")"),
+        ("/mounts", follows, "the host's later mounts in it (\"/data\")"),
         ("/mounts", json!(vec![one; 65]), "more than 64 volumes"),
         ("/mounts", scratch, "tmpfs mount at \"/cache\""),
         (

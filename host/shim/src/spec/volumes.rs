@@ -66,6 +66,9 @@ fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
     if has("shared") || has("rshared") {
         return refused(&format!("a volume whose mounts are shared ({target:?})"));
     }
+    if has("slave") || has("rslave") {
+        return refused(&format!("a volume with the host's later mounts in it ({target:?})"));
+    }
     let kind = match known(&source) {
         Some(kind) => kind,
         None if is_read_only => VolumeKind::Copy,
