@@ -4,6 +4,9 @@
 //! adds one to the others has a lock of them all, and a file with an image's name is always whole. An image may be removed
 //! while somebody reads it.
 
+mod room;
+
+use super::disk::Disk;
 use crate::error::{Error, Result};
 use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use sha2::{Digest, Sha256};
@@ -13,9 +16,9 @@ use std::{
     fmt::Write,
     fs::{self, DirBuilder, File, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 use tokio::{
     sync::Semaphore,
@@ -33,6 +36,10 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 const AT_A_TIME: usize = 2;
 /// What programs have in memory that make images for one server, in bytes: something for each file of each layer.
 pub const MAKING_BYTES: u64 = AT_A_TIME as u64 * MOST_MEMORY_BYTES;
+/// The directories of images, of what they are images of, and of those that are being made.
+const IMAGES: &str = "images";
+const SOURCES: &str = "sources";
+const WORK: &str = "work";
 /// The name of an image while it is made.
 const IMAGE: &str = "image";
 /// The most that mkfs.erofs may say, in bytes.
@@ -80,24 +87,38 @@ pub struct Cache {
     /// How much all images may take, and so a single one, in bytes.
     most_bytes: u64,
     making: Semaphore,
+    /// Looks at the disk that it is on.
+    look: Box<dyn Fn() -> io::Result<Disk> + Send + Sync>,
 }
 
 impl Cache {
-    /// The images in this directory, which take at most so many bytes. Those that are being made take as much again for
-    /// each.
+    /// The images in this directory, which take at most so many bytes. Those that are being made, by all servers, take as
+    /// much again.
     ///
     /// # Errors
     /// The directory cannot be made.
     pub fn open(directory: &Path, most_bytes: u64) -> Result<Self> {
-        let make = |part| {
+        let make = |part: &str| {
             DirBuilder::new().recursive(true).mode(0o700).create(directory.join(part)).map_err(
                 |error| Error::failed(format_args!("cannot make {}: {error}", directory.display())),
             )
         };
-        make("images")?;
-        make("work")?;
-        let making = Semaphore::new(AT_A_TIME);
-        Ok(Self { directory: directory.to_owned(), most_bytes, making })
+        [IMAGES, SOURCES, WORK].into_iter().try_for_each(make)?;
+        let (making, directory) = (Semaphore::new(AT_A_TIME), directory.to_owned());
+        let place = directory.clone();
+        let look = Box::new(move || Disk::of(File::open(&place)?));
+        Ok(Self { directory, most_bytes, making, look })
+    }
+
+    /// The disk that it is on.
+    pub(super) fn disk(&self) -> io::Result<Disk> {
+        (self.look)()
+    }
+
+    /// The same, on a disk like this one.
+    #[cfg(test)]
+    pub(super) fn on_disk(self, disk: impl Fn() -> Disk + Send + Sync + 'static) -> Self {
+        Self { look: Box::new(move || Ok(disk())), ..self }
     }
 
     /// A file without a name in the directory, where images can be put without copying on file systems that can do that.
@@ -126,15 +147,15 @@ impl Cache {
         };
         let _turn = self.making.acquire().await.expect("it is never closed");
         let make = async {
-            let work = Work::lock(self.directory.join("work").join(&key.0)).await?;
+            let work = Work::lock(self.directory.join(WORK).join(&key.0)).await?;
             // Somebody else was faster.
             if let Some(image) = self.find(key) {
                 work.remove();
                 return Ok(image);
             }
-            let made = self.make(layer, &work.path).await;
+            let made = self.make_in_room(layer, &work.path).await;
             let kept = match made {
-                Ok(()) => self.keep(&work.path, key).await,
+                Ok(()) => self.keep(&work.path, layer, key).await,
                 Err(error) => Err(error),
             };
             work.remove();
@@ -147,7 +168,7 @@ impl Cache {
     }
 
     fn path(&self, key: &Key) -> PathBuf {
-        self.directory.join("images").join(format!("{}.erofs", key.0))
+        self.directory.join(IMAGES).join(format!("{}.erofs", key.0))
     }
 
     /// An image that is there, which counts as used now.
@@ -163,10 +184,7 @@ impl Cache {
     }
 
     async fn make(&self, layer: &Path, work: &Path) -> io::Result<()> {
-        match fs::remove_file(work.join(IMAGE)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_file(&work.join(IMAGE))?;
         let files = vec![(layer.to_owned(), "/layer")];
         let sandbox = Sandbox { work, files, most_file_bytes: self.most_bytes };
         // Not an identifier from the system's, which another image would not have.
@@ -193,42 +211,25 @@ impl Cache {
     }
 
     /// Adds an image that was made to the others. Those that were not used for longest go for it.
-    async fn keep(&self, work: &Path, key: &Key) -> io::Result<File> {
+    async fn keep(&self, work: &Path, layer: &Path, key: &Key) -> io::Result<File> {
         let made = File::open(work.join(IMAGE))?;
         let made = spawn_blocking(move || made.sync_all().map(|()| made))
             .await
             .map_err(io::Error::other)??;
-        let directory = File::open(&self.directory)?;
-        timeout(LOCK_LIMIT, locked(&directory)).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        self.make_room(taken_bytes(&made.metadata()?))?;
+        let _all = self.lock_all().await?;
+        self.make_room(0)?;
+        let source = self.directory.join(SOURCES).join(&key.0);
+        remove_file(&source)?;
+        symlink(layer, &source)?;
         fs::rename(work.join(IMAGE), self.path(key))?;
         Ok(made)
     }
 
-    /// Removes images until so many more bytes fit, and what was left of images by whoever did not end to make them.
-    fn make_room(&self, bytes: u64) -> io::Result<()> {
-        for entry in fs::read_dir(self.directory.join("work"))?.flatten() {
-            // Whoever is at it has it locked.
-            let left = File::open(entry.path()).is_ok_and(|work| work.try_lock().is_ok());
-            if left && let Err(error) = fs::remove_dir_all(entry.path()) {
-                tracing::warn!("{} cannot be removed: {error}", entry.path().display());
-            }
-        }
-        let mut images: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(self.directory.join("images"))?.flatten() {
-            let metadata = entry.metadata()?;
-            images.push((metadata.modified()?, taken_bytes(&metadata), entry.path()));
-        }
-        images.sort();
-        let mut total = bytes + images.iter().map(|(_, bytes, _)| bytes).sum::<u64>();
-        for (_, bytes, path) in images {
-            if total <= self.most_bytes {
-                break;
-            }
-            fs::remove_file(&path)?;
-            total -= bytes;
-        }
-        Ok(())
+    /// The lock of all images.
+    async fn lock_all(&self) -> io::Result<File> {
+        let directory = File::open(&self.directory)?;
+        timeout(LOCK_LIMIT, locked(&directory)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        Ok(directory)
     }
 }
 
@@ -261,6 +262,14 @@ impl Work {
         if let Err(error) = fs::remove_dir_all(&self.path) {
             tracing::warn!("{} cannot be removed: {error}", self.path.display());
         }
+    }
+}
+
+/// Removes a file, if it is there.
+fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

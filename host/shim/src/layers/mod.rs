@@ -2,6 +2,7 @@
 //! needs them ([`Pool`]).
 
 mod cache;
+mod disk;
 mod pool;
 mod ranges;
 

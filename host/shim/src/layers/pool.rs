@@ -8,7 +8,7 @@ use crate::{
     volumes::TMPFS,
 };
 use futures_util::future::BoxFuture;
-use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 use squeezy_protocol::Layer;
 use std::{
     fs::File,
@@ -18,8 +18,6 @@ use std::{
 };
 use tokio::{sync::Mutex, task::spawn_blocking};
 
-/// The part of a disk, as a divisor, that is left to others. kubelet makes room where less than twice that is free.
-const LEFT_PART: u64 = 20;
 /// From linux/magic.h. Nobody says what is below the latter.
 const RAMFS: i64 = 0x8584_58f6;
 const OVERLAYFS: i64 = 0x794c_7630;
@@ -130,15 +128,17 @@ impl Pool {
             ))
         };
         let length_bytes = image.metadata().map_err(|error| failed(&error))?.len();
-        let disk = fstatvfs(&*self.file).map_err(|error| failed(&error))?;
-        let (free_bytes, all_bytes) =
-            (disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize);
-        if !has_room(free_bytes, all_bytes, length_bytes) {
+        let mut disk = cache.disk().map_err(|error| failed(&error))?;
+        if !disk.has_room(length_bytes) {
+            cache.give_back(length_bytes).await.map_err(|error| failed(&error))?;
+            disk = cache.disk().map_err(|error| failed(&error))?;
+        }
+        if !disk.has_room(length_bytes) {
             return Err(Error::new(
                 ErrorKind::Full,
                 format_args!(
                     "the node's disk has {} MiB left, which is too little for a layer of {} MiB",
-                    free_bytes >> 20,
+                    disk.free_bytes >> 20,
                     length_bytes >> 20
                 ),
             ));
@@ -202,12 +202,6 @@ impl Pool {
             ),
         ))
     }
-}
-
-/// Whether a disk of this size with so much free, in bytes, has room for so much more. Nobody sees what is in the pools of
-/// VMs, and when a disk is full others pay for it.
-fn has_room(free_bytes: u64, all_bytes: u64, more_bytes: u64) -> bool {
-    free_bytes.saturating_sub(more_bytes) >= all_bytes / LEFT_PART
 }
 
 /// Copies an image to its place; where the file system can do that, without copying anything.

@@ -36,15 +36,21 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, watch},
+    time::sleep,
+};
 
 /// Where images of layers are kept: in a directory of root's, unlike that of the daemon.
 pub const LAYERS: &str = "/var/lib/squeezy-shim/layers";
+
+/// How often it is looked whether images of layers have to make room for others on the disk.
+const DISK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Most processes that the agent is asked to run: it answers 2048 calls at a time, and each process takes a wait, three
 /// streams and some more.
@@ -150,6 +156,7 @@ impl Machine {
         let cgroup = self.cgroup.as_deref();
         let booted = boot(&self.name, self.partition_bytes, &self.settings, cache, cgroup);
         let booted = Arc::new(booted.await?);
+        tokio::spawn(make_room(Arc::downgrade(&booted)));
         self.booted.send_replace(Some(booted.clone()));
         Ok(booted)
     }
@@ -229,6 +236,17 @@ impl Machine {
             name.added.clone().filter(|_| is_it)
         });
         Listed { pid, added }
+    }
+}
+
+/// Has images of layers make room for others on the disk, as long as there is the VM.
+async fn make_room(booted: Weak<Booted>) {
+    while let Some(booted) = booted.upgrade() {
+        if let Err(error) = booted.cache.give_back(0).await {
+            tracing::warn!("images of layers make no room on the disk: {error}");
+        }
+        drop(booted);
+        sleep(DISK_INTERVAL).await;
     }
 }
 

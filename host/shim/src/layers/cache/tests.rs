@@ -1,7 +1,14 @@
 use super::*;
 use crate::skip::skip;
 use rustix::{fs::XattrFlags, process::geteuid};
-use std::os::unix::fs::FileExt;
+use std::{
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
 
 /// Where erofs has its magic number, and what it is.
 const MAGIC_AT: u64 = 1024;
@@ -21,6 +28,26 @@ fn layer(parent: &Path, name: &str, bytes: usize) -> PathBuf {
     fs::create_dir(&path).unwrap();
     fs::write(path.join("file"), vec![1; bytes]).unwrap();
     path
+}
+
+/// Images on a disk that has room.
+fn open(directory: &Path, most_bytes: u64) -> Cache {
+    open_on_disk(directory, most_bytes, &Arc::new(AtomicU64::new(50 << 20)))
+}
+
+/// The same on one of 100 MiB with so much free, in bytes.
+fn open_on_disk(directory: &Path, most_bytes: u64, free_bytes: &Arc<AtomicU64>) -> Cache {
+    let free_bytes = free_bytes.clone();
+    let disk =
+        move || Disk { free_bytes: free_bytes.load(Ordering::Relaxed), all_bytes: 100 << 20 };
+    Cache::open(directory, most_bytes).unwrap().on_disk(disk)
+}
+
+/// What somebody else makes who has got so far, in bytes.
+async fn making(cache: &Cache, name: &str, bytes: usize) -> Work {
+    let work = Work::lock(cache.directory.join(WORK).join(name)).await.unwrap();
+    fs::write(work.path.join(IMAGE), vec![1; bytes]).unwrap();
+    work
 }
 
 fn images(directory: &Path) -> usize {
@@ -44,7 +71,7 @@ async fn an_image_is_made_once_and_has_what_overlayfs_needs() {
     let layer = layer(layers.path(), "layer", 5000);
     rustix::fs::setxattr(&layer, "trusted.overlay.opaque", b"y", XattrFlags::empty()).unwrap();
     std::os::unix::fs::chown(layer.join("file"), Some(1234), Some(1234)).unwrap();
-    let cache = Cache::open(directory.path(), 16 << 20).unwrap();
+    let cache = open(directory.path(), 16 << 20);
     let first = image(&cache, &layer).await.unwrap();
     let mut magic = [0; 4];
     first.read_exact_at(&mut magic, MAGIC_AT).unwrap();
@@ -55,7 +82,7 @@ async fn an_image_is_made_once_and_has_what_overlayfs_needs() {
     // The prefix of the attribute's name is a number there.
     assert!(has(b"overlay.opaquey") && has(&1234_u32.to_le_bytes()));
     // Another server, too, finds it.
-    let other = Cache::open(directory.path(), 16 << 20).unwrap();
+    let other = open(directory.path(), 16 << 20);
     let second = image(&other, &layer).await.unwrap();
     assert_eq!(first.metadata().unwrap().ino(), second.metadata().unwrap().ino());
     assert_eq!((images(directory.path()), work(directory.path())), (1, 0));
@@ -68,8 +95,8 @@ async fn servers_that_need_an_image_at_once_make_one() {
     }
     let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let layer = layer(layers.path(), "layer", 1 << 20);
-    let open = || Cache::open(directory.path(), 16 << 20).unwrap();
-    let (a, b, c) = (open(), open(), open());
+    let server = || open(directory.path(), 16 << 20);
+    let (a, b, c) = (server(), server(), server());
     let (a, b, c) =
         tokio::try_join!(image(&a, &layer), image(&b, &layer), image(&c, &layer)).unwrap();
     let inodes = [a, b, c].map(|file| file.metadata().unwrap().ino());
@@ -85,7 +112,7 @@ async fn what_was_not_used_for_longest_goes_when_there_is_no_room() {
     let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let [a, b, c] = ["a", "b", "c"].map(|name| layer(layers.path(), name, 1 << 20));
     // Room for two.
-    let cache = Cache::open(directory.path(), (5 << 20) / 2).unwrap();
+    let cache = open(directory.path(), (5 << 20) / 2);
     for layer in [&a, &b, &a, &c] {
         image(&cache, layer).await.unwrap();
         sleep(Duration::from_millis(20)).await;
@@ -99,14 +126,102 @@ async fn what_was_not_used_for_longest_goes_when_there_is_no_room() {
 }
 
 #[tokio::test]
+async fn an_image_goes_when_its_layer_has_gone() {
+    if !can_run() {
+        return;
+    }
+    let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [gone, new, kept] = ["gone", "new", "kept"].map(|name| layer(layers.path(), name, 4096));
+    let cache = open(directory.path(), 16 << 20);
+    for layer in [&gone, &new, &kept] {
+        image(&cache, layer).await.unwrap();
+    }
+    fs::remove_dir_all(&gone).unwrap();
+    fs::rename(&new, layers.path().join("old")).unwrap();
+    layer(layers.path(), "new", 4096);
+    // One that was made before it was written down of what.
+    let of_old = directory.path().join(IMAGES).join("of-old.erofs");
+    fs::write(&of_old, "").unwrap();
+    cache.give_back(0).await.unwrap();
+    assert!(cache.find(&Key::of(&kept).unwrap()).is_some() && of_old.exists());
+    let sources = fs::read_dir(directory.path().join(SOURCES)).unwrap().count();
+    assert_eq!((images(directory.path()), sources), (2, 1));
+}
+
+#[tokio::test]
+async fn images_make_room_for_others_before_the_disk_is_short() {
+    if !can_run() {
+        return;
+    }
+    let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [a, b] = ["a", "b"].map(|name| layer(layers.path(), name, 1 << 20));
+    let free_bytes = Arc::new(AtomicU64::new(50 << 20));
+    let cache = open_on_disk(directory.path(), 16 << 20, &free_bytes);
+    image(&cache, &a).await.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    image(&cache, &b).await.unwrap();
+    let are_there = || [&a, &b].map(|layer| cache.path(&Key::of(layer).unwrap()).exists());
+    free_bytes.store(15 << 20, Ordering::Relaxed);
+    cache.give_back(0).await.unwrap();
+    assert_eq!(are_there(), [true, true]);
+    // Half of one is lacking.
+    cache.give_back(512 << 10).await.unwrap();
+    assert_eq!(are_there(), [false, true]);
+    free_bytes.store(4 << 20, Ordering::Relaxed);
+    let error = image(&cache, &a).await.unwrap_err();
+    assert!(error.message.contains("the node's disk has 4 MiB left"), "{error}");
+    assert_eq!((are_there(), work(directory.path())), ([false, false], 0));
+    free_bytes.store(50 << 20, Ordering::Relaxed);
+    image(&cache, &a).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_being_made_counts() {
+    if !can_run() {
+        return;
+    }
+    let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let [a, b] = ["a", "b"].map(|name| layer(layers.path(), name, 1 << 20));
+    let large = layer(layers.path(), "large", 2 << 20);
+    let cache = open(directory.path(), (7 << 20) / 2);
+    image(&cache, &a).await.unwrap();
+    let other = making(&cache, "other", 3 << 20).await;
+    image(&cache, &b).await.unwrap();
+    let is_there = |layer: &Path| cache.path(&Key::of(layer).unwrap()).exists();
+    assert_eq!([is_there(&a), is_there(&b)], [false, true]);
+    other.remove();
+    let smaller = making(&cache, "smaller", (7 << 20) / 4).await;
+    let error = image(&cache, &large).await.unwrap_err();
+    assert!(error.message.contains("being made take more than 3 MiB together"), "{error}");
+    smaller.remove();
+    image(&cache, &large).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_largest_that_is_being_made_ends_where_there_is_no_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let free_bytes = Arc::new(AtomicU64::new(50 << 20));
+    let cache = open_on_disk(directory.path(), 16 << 20, &free_bytes);
+    let small = making(&cache, "small", 4096).await;
+    let large = making(&cache, "large", 8192).await;
+    for work in [&small, &large] {
+        cache.check_room(&work.path).await.unwrap();
+    }
+    free_bytes.store(4 << 20, Ordering::Relaxed);
+    cache.check_room(&small.path).await.unwrap();
+    cache.check_room(&large.path).await.unwrap_err();
+    large.remove();
+    cache.check_room(&small.path).await.unwrap_err();
+}
+
+#[tokio::test]
 async fn what_a_server_has_left_half_way_is_no_image_and_goes() {
     if !can_run() {
         return;
     }
     let (layers, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let [one, other] = ["one", "other"].map(|name| layer(layers.path(), name, 4096));
-    let cache = Cache::open(directory.path(), 16 << 20).unwrap();
-    let at = |layer: &Path| directory.path().join("work").join(Key::of(layer).unwrap().0);
+    let cache = open(directory.path(), 16 << 20);
+    let at = |layer: &Path| directory.path().join(WORK).join(Key::of(layer).unwrap().0);
     for layer in [&one, &other] {
         fs::create_dir(at(layer)).unwrap();
         fs::write(at(layer).join(IMAGE), "half").unwrap();

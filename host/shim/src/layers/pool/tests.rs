@@ -1,7 +1,15 @@
 use super::*;
-use crate::skip::skip;
-use rustix::process::geteuid;
-use std::{fs, os::unix::fs::FileExt, sync::Mutex as Lock, time::Duration};
+use crate::{layers::disk::Disk, skip::skip};
+use rustix::{fs::fstatvfs, process::geteuid};
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    sync::{
+        Mutex as Lock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{sync::Notify, time::timeout};
 
 /// Keeps the books of a guest, and refuses what a guest refuses.
@@ -48,6 +56,8 @@ impl Guest for Books {
 struct Bench {
     directory: tempfile::TempDir,
     cache: Cache,
+    /// What the disk has free of 100 MiB, in bytes.
+    free_bytes: Arc<AtomicU64>,
     pool: Pool,
     guest: Books,
 }
@@ -60,9 +70,12 @@ impl Bench {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&directory.path().join("cache"), 64 << 20).unwrap();
+        let free_bytes = Arc::new(AtomicU64::new(50 << 20));
+        let free = free_bytes.clone();
+        let disk = move || Disk { free_bytes: free.load(Ordering::Relaxed), all_bytes: 100 << 20 };
+        let cache = Cache::open(&directory.path().join("cache"), 64 << 20).unwrap().on_disk(disk);
         let pool = Pool::new(cache.unnamed_file().unwrap(), 5 << 20).unwrap();
-        Some(Self { directory, cache, pool, guest: Books::default() })
+        Some(Self { directory, cache, free_bytes, pool, guest: Books::default() })
     }
 
     fn layer(&self, name: &str) -> PathBuf {
@@ -195,8 +208,20 @@ async fn whose_layers_are_there_does_not_wait_for_one_that_is_put_there() {
     assert_eq!(bench.guest.layers.lock().unwrap().len(), 2);
 }
 
-#[test]
-fn a_part_of_the_disk_is_left_to_others() {
-    assert!(has_room(10, 100, 5) && has_room(5, 100, 0) && has_room(0, 19, 0));
-    assert!(!has_room(10, 100, 6) && !has_room(4, 100, 0) && !has_room(4, 100, u64::MAX));
+#[tokio::test]
+async fn a_layer_that_the_disk_has_no_room_for_is_refused_once_no_image_can_make_room() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b] = ["aaaa", "bbbb"].map(|name| bench.layer(name));
+    bench.take(&[&a]).await.unwrap();
+    let of_b = Key::of(&b).unwrap();
+    bench.cache.image(&b, &of_b).await.unwrap();
+    // A MiB of it is in the image that is there.
+    bench.free_bytes.store(11 << 19, Ordering::Relaxed);
+    let error = bench.take(&[&b]).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Full);
+    assert!(error.message.contains("the node's disk has 5 MiB left"), "{error}");
+    let images = bench.directory.path().join("cache/images");
+    assert_eq!(fs::read_dir(images).unwrap().count(), 0, "images have made no room");
+    bench.free_bytes.store(50 << 20, Ordering::Relaxed);
+    bench.take(&[&b]).await.unwrap();
 }
