@@ -513,7 +513,8 @@ mod tests {
     use http::{HeaderValue, StatusCode};
     use hyper::{server::conn::http2 as server, service::service_fn};
     use squeezy_protocol::ErrorCode;
-    use tokio::{io::AsyncWriteExt, sync::watch};
+    use std::pin::pin;
+    use tokio::{io::AsyncWriteExt, sync::watch, time::timeout};
 
     /// An agent that misbehaves differently on each path.
     async fn answer(request: Request<Incoming>) -> hyper::Result<Response<Full<Bytes>>> {
@@ -617,5 +618,27 @@ mod tests {
         fate.seal(VmError::Stopped);
         fate.end();
         assert_eq!(waiting.await.unwrap(), Err(VmError::Stopped));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_hangs_is_found_by_a_call_without_a_limit_unless_its_vm_is_paused() {
+        let (ours, _silent) = UnixStream::pair().unwrap();
+        let (paused, timer) = watch::channel(true);
+        let fate = Fate::new();
+        let limit = Duration::from_secs(10);
+        let client =
+            AgentClient::connect(ours, fate.clone(), RunningTime(timer), limit).await.unwrap();
+        let id: InstanceId = "a".parse().unwrap();
+        let mut waiting = pin!(client.wait(&id));
+        assert!(timeout(Duration::from_secs(1000), &mut waiting).await.is_err(), "it is paused");
+        paused.send_replace(false);
+        // As who watches the VM does.
+        let ends = async {
+            fate.sealed().await;
+            fate.end();
+        };
+        let both = async { tokio::join!(waiting, ends) };
+        let (waited, ()) = timeout(Duration::from_secs(30), both).await.expect("nobody finds out");
+        assert!(matches!(waited, Err(VmError::AgentLost(_))), "{waited:?}");
     }
 }
