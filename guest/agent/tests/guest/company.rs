@@ -85,7 +85,9 @@ pub(super) async fn a_process_inside_has_everything_of_its_instance(client: &Cli
 }
 
 pub(super) async fn instances_beside_each_other_share_what_a_pod_shares(client: &Client) {
-    client.start(shell("first", "echo own > /tmp/file; httpd -f -p 8080 -h /www")).await.unwrap();
+    const IPC: &str = "busybox readlink /proc/self/ns/ipc";
+    let script = format!("{IPC}; echo own > /tmp/file; httpd -f -p 8080 -h /www");
+    client.start(shell("first", &script)).await.unwrap();
     let script = "until busybox wget -q -O - http://127.0.0.1:8080/hello 2>/dev/null; do sleep 0.1; done; echo
         cat /proc/sys/kernel/hostname; cat /tmp/file 2>/dev/null || echo other files
         ls /proc > /tmp/list; grep -c '^[0-9]' /tmp/list; kill -0 1 2>/dev/null || echo not its process 1
@@ -94,6 +96,9 @@ pub(super) async fn instances_beside_each_other_share_what_a_pod_shares(client: 
     // The shell, ls, and process 1.
     let expected = "hello\nfirst\nother files\n3\nnot its process 1\nmap 0 65536\n";
     assert_eq!((reason, log.as_str()), (ExitReason::Exited(4), expected));
+    let (_, ipc) = run(client, beside("second", "first", IPC)).await;
+    assert_eq!(ipc, client.log("first").await);
+    assert_ne!(ipc, run(client, shell("apart", IPC)).await.1);
     // Each ends by itself, and whoever is left can have company.
     client.start(beside("second", "first", "while :; do sleep 0.1; done")).await.unwrap();
     client.delete("first", 0).await;
