@@ -358,6 +358,17 @@ has_changed() {
 	[ "$(of_shares cat /config/key) $(of_shares busybox ls -A /config | tr '\n' ' ')" = "two ..2 ..data key out " ]
 }
 until_true 120 has_changed
+# All containers of the pod that have a directory have one copy, for which there is room.
+mkdir "$work/wide"
+head -c 900000 /dev/urandom >"$work/wide/file"
+for number in 1 2 3; do
+	mounts=$(bind "$work/wide" /wide ro) options="--detach --null-io" in_pod "wide-$number" sleep 100000
+done
+remove wide-1 >/dev/null
+[ "$(ctr task exec --exec-id asks wide-3 busybox md5sum /wide/file </dev/null | cut -d ' ' -f 1)" = "$(md5sum "$work/wide/file" | cut -d ' ' -f 1)" ] ||
+	die "another one has left, and the copy is not what it was"
+remove wide-2 >/dev/null
+remove wide-3 >/dev/null
 # Parts of what the pod shares, and of something else, as kubelet mounts them.
 parts=$kubelet/volume-subpaths
 fast=$kubelet/volumes/kubernetes.io~empty-dir/fast

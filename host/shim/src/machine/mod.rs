@@ -2,6 +2,7 @@
 
 mod boot;
 mod container;
+mod directories;
 mod free;
 mod idle;
 mod needs;

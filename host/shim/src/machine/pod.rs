@@ -3,6 +3,7 @@
 use super::{
     Booted,
     container::FILES_PART,
+    directories::Directories,
     free::take_free,
     idle::Idle,
     network, process,
@@ -51,6 +52,7 @@ pub(super) struct Pod {
     /// What it requests of the host's processors, as its sandbox says, in shares of 1024 for each.
     cpu_shares: u64,
     inside: Arc<tokio::sync::Mutex<Inside>>,
+    directories: Arc<Directories>,
     /// If it is frozen when it has nothing to do.
     freezer: Option<Arc<Freezer<Idle>>>,
 }
@@ -92,6 +94,7 @@ impl Pod {
             memory_bytes: spec.memory_bytes,
             cpu_shares: spec.cpu_shares,
             inside: Arc::new(tokio::sync::Mutex::new(inside)),
+            directories: Arc::default(),
             freezer: None,
         }
     }
@@ -241,6 +244,11 @@ impl Pod {
         booted.vm.agent()?.add_volume(number, &volume).await?;
         inside.shared.insert(source.to_owned(), number);
         Ok(number)
+    }
+
+    /// The copies of directories that its containers have.
+    pub(super) fn directories(&self) -> &Directories {
+        &self.directories
     }
 
     /// A volume is a copy that can take this much memory, in bytes, from now on.

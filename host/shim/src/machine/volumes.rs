@@ -1,10 +1,10 @@
 //! What a container has of volumes in the VM.
 
-use super::{Booted, pod::Pod};
+use super::{Booted, directories::Read, pod::Pod};
 use crate::{
     error::{Error, ErrorKind, Result},
     spec::{self, VolumeKind},
-    volumes::{self, Copied, Part},
+    volumes::{self, Part},
 };
 use squeezy_protocol::{ErrorCode, VolumeMount};
 use squeezy_vmm::VmError;
@@ -14,13 +14,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-use tokio::{
-    task::{JoinSet, spawn_blocking},
-    time::{sleep, timeout},
-};
+use tokio::{task::spawn_blocking, time::timeout};
 
-/// How often it is looked whether what was copied has changed. kubelet itself takes a minute.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 /// How long reading or writing files of the host may take.
 pub(super) const HOST_LIMIT: Duration = Duration::from_secs(30);
 
@@ -33,8 +28,8 @@ pub(super) struct Volumes {
     reports: Vec<(u32, PathBuf)>,
     /// The volumes that only this container has.
     own: Vec<u32>,
-    /// Follows the directories that were copied.
-    following: JoinSet<()>,
+    /// The directories of which it has the copies that its pod has.
+    directories: Vec<PathBuf>,
 }
 
 impl Volumes {
@@ -89,23 +84,23 @@ impl Volumes {
                  readOnly, or use an emptyDir",
             ));
         }
-        let copied = booted.reads.read(&wanted.source, volumes::copy).await;
-        let copied = copied.map_err(Error::invalid)?;
-        let (number, is_file) = (booted.volume_number(), copied.is_file);
+        let read = Read::now(booted, &wanted.source).await.map_err(Error::invalid)?;
+        if !read.copied.is_file {
+            if wanted.kind == VolumeKind::Report {
+                return Err(Error::invalid("it is no file"));
+            }
+            let number = pod.directories().take(booted, pod, &wanted.source, read).await?;
+            self.directories.push(wanted.source.clone());
+            return Ok(mount(number));
+        }
+        let (number, copied) = (booted.volume_number(), read.copied);
         pod.copies(number, copied.most_bytes()).await?;
         self.own.push(number);
         booted.vm.agent()?.add_volume(number, &copied.volume).await?;
-        match (wanted.kind, is_file) {
-            (VolumeKind::Report, true) => self.reports.push((number, wanted.source.clone())),
-            (VolumeKind::Report, false) => return Err(Error::invalid("it is no file")),
-            (_, true) => {}
-            (_, false) => {
-                let follow =
-                    follow(booted.clone(), pod.clone(), number, wanted.source.clone(), copied);
-                self.following.spawn(follow);
-            }
+        if wanted.kind == VolumeKind::Report {
+            self.reports.push((number, wanted.source.clone()));
         }
-        Ok(VolumeMount { file: is_file.then(|| volumes::FILE.to_owned()), ..mount(number) })
+        Ok(VolumeMount { file: Some(volumes::FILE.to_owned()), ..mount(number) })
     }
 
     /// Writes back what the container has left in files, which has ended.
@@ -122,9 +117,11 @@ impl Volumes {
         }
     }
 
-    /// Removes those that only this container has.
-    pub(super) async fn remove(mut self, booted: &Booted, pod: &Pod) {
-        self.following.shutdown().await;
+    /// Removes those that only this container has, and leaves the others.
+    pub(super) async fn remove(self, booted: &Booted, pod: &Pod) {
+        for source in self.directories {
+            pod.directories().leave(booted, pod, &source).await;
+        }
         for number in self.own {
             remove(booted, number).await;
             pod.copies_no_more(number).await;
@@ -140,45 +137,6 @@ async fn shared(wanted: &spec::Volume) -> Result<Option<Part>> {
         VolumeKind::Part => on_host(move || volumes::part(&source)).await.map_err(Error::failed),
         VolumeKind::Copy | VolumeKind::Report => Ok(None),
     }
-}
-
-/// Makes a volume what the directory of the host is that it is a copy of, whenever that changes.
-async fn follow(booted: Arc<Booted>, pod: Pod, number: u32, source: PathBuf, mut last: Copied) {
-    let mut said = String::new();
-    loop {
-        sleep(LOOK_INTERVAL).await;
-        let read = booted.reads.read(&source, volumes::copy).await;
-        let looked = look(&booted, &pod, number, read, &mut last).await;
-        let problem = looked.err().map(|error| error.message).unwrap_or_default();
-        // Once for each.
-        if problem != said && !problem.is_empty() {
-            tracing::warn!("volume {} stays as it was: {problem}", source.display());
-        }
-        said = problem;
-    }
-}
-
-/// Changes a volume if what it is a copy of, as it was read now, is not what it was last.
-async fn look(
-    booted: &Booted,
-    pod: &Pod,
-    number: u32,
-    read: io::Result<Copied>,
-    last: &mut Copied,
-) -> Result<()> {
-    let now = read.map_err(Error::failed)?;
-    if now == *last {
-        return Ok(());
-    }
-    if now.is_file {
-        return Err(Error::failed("it is no directory any more"));
-    }
-    // Until it has changed, it is as large as it was.
-    pod.copies(number, now.most_bytes().max(last.most_bytes())).await?;
-    booted.vm.agent()?.change_volume(number, &now.volume).await?;
-    pod.copies(number, now.most_bytes()).await?;
-    *last = now;
-    Ok(())
 }
 
 /// Does something with files of the host, which are kubelet's and containerd's.
