@@ -252,8 +252,14 @@ fn weight(shares: u64) -> u64 {
     1 + shares.saturating_sub(2) * 9999 / (MOST_SHARES - 2)
 }
 
+/// Writes to a file of a group. Where one is missing, because its controller is, Linux says that nobody may make it.
 fn write(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).map_err(|error| named(path, error))
+    fs::write(path, text).map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied if !path.exists() => {
+            named(path, io::Error::other("there is no such file, as its controller is not enabled"))
+        }
+        _ => named(path, error),
+    })
 }
 
 fn named(path: &Path, error: io::Error) -> io::Error {
