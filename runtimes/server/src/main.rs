@@ -1,4 +1,4 @@
-//! OpenWhisk's action interface over HTTP around code that comes with the request: `POST /init` once,
+//! OpenWhisk's action interface over HTTP around code that comes with the request, or is there already: `POST /init` once,
 //! then `POST /run`, one at a time or several. The server of every image in `runtimes/`.
 //!
 //! The code runs in a process of its own, which gets each call as a line of JSON on its standard input
@@ -8,7 +8,6 @@
 //! A launcher that serves several calls at a time gets each with a number before it, and answers with
 //! that number.
 
-mod archive;
 mod body;
 mod http;
 mod init;

@@ -1,14 +1,10 @@
-//! Puts an action's code where its process finds it.
+//! Where an action's code is, and putting it there.
 
-use crate::{
-    archive::{empty, unpack},
-    refused::Refused,
-};
-use squeezy_protocol::is_archive;
+use crate::{init::Given, refused::Refused};
+use squeezy_archive::{Code, PutError};
 use std::{
     fs::File,
-    io::{self, Read, Write},
-    os::unix::fs::OpenOptionsExt,
+    io::{Cursor, Read},
     path::PathBuf,
 };
 
@@ -27,17 +23,22 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Replaces what is there by this code.
-    pub fn put(&self, code: &[u8]) -> Result<(), Refused> {
-        let failed =
-            |error: io::Error| Refused::action(format!("The code cannot be stored: {error}."));
-        empty(&self.directory).map_err(failed)?;
-        if is_archive(code) && !self.packed {
-            return unpack(code, &self.directory);
+    /// Replaces what is there by this code. Code that is in a directory already stays there: returns where it is.
+    pub fn put(&self, given: Given) -> Result<Self, Refused> {
+        match given {
+            Given::Code(code) => {
+                let looked = Code::of(Cursor::new(code), &self.file, self.packed);
+                looked.and_then(|code| code.put(&self.directory)).map_err(refused)?;
+                Ok(self.clone())
+            }
+            Given::Directory(directory) if directory.is_dir() => {
+                Ok(Self { directory, ..self.clone() })
+            }
+            Given::Directory(directory) => {
+                let text = format!("There is no directory {}.", directory.display());
+                Err(Refused::action(text))
+            }
         }
-        let mut options = File::options();
-        let made = options.write(true).create(true).mode(0o755).open(self.program());
-        made.and_then(|mut file| file.write_all(code)).map_err(failed)
     }
 
     /// The file, which a native action executes.
@@ -62,4 +63,11 @@ impl Layout {
         };
         Err(Refused::action(format!("The action cannot be executed: {name:?} {problem}.")))
     }
+}
+
+fn refused(error: PutError) -> Refused {
+    Refused::action(match error {
+        PutError::Full => "The code does not fit into the instance's files, which may take half of its memory: raise the action's memory limit.".to_owned(),
+        error => error.to_string(),
+    })
 }

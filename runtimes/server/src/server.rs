@@ -23,6 +23,8 @@ pub struct Server {
 
 /// An action that is there.
 struct Action {
+    /// Where its code is.
+    layout: Layout,
     main: String,
     environment: Vec<(String, String)>,
     running: Running,
@@ -57,11 +59,10 @@ impl Server {
             return Err(Refused { status: StatusCode::FORBIDDEN, text });
         }
         let (_, value) = object_with_value(body)?;
-        let Init { code, main, environment } = Init::read(&value)?;
-        self.layout.put(&code)?;
-        drop(code);
-        let running = self.start(&main, &environment).await?;
-        *action = Some(Action { main, environment, running });
+        let Init { given, main, environment } = Init::read(&value)?;
+        let layout = self.layout.put(given)?;
+        let running = self.start(&layout, &main, &environment).await?;
+        *action = Some(Action { layout, main, environment, running });
         Ok(br#"{"ok":true}"#.to_vec())
     }
 
@@ -77,13 +78,13 @@ impl Server {
     async fn call(&self, body: &[u8]) -> Result<Vec<u8>, Refused> {
         let line = line(body)?;
         let mut action = self.action.lock().await;
-        let Some(Action { main, environment, running }) = action.as_mut() else {
+        let Some(Action { layout, main, environment, running }) = action.as_mut() else {
             let text = "POST /init comes before POST /run.".to_owned();
             return Err(Refused { status: StatusCode::CONFLICT, text });
         };
         // The last call may have ended it.
         if !running.is_alive() {
-            *running = self.start(main, environment).await?;
+            *running = self.start(layout, main, environment).await?;
         }
         let answer = match running {
             Running::OneByOne(process) => process.call(line).await?,
@@ -101,13 +102,14 @@ impl Server {
 
     async fn start(
         &self,
+        layout: &Layout,
         main: &str,
         environment: &[(String, String)],
     ) -> Result<Running, Refused> {
-        let directory = &self.layout.directory;
+        let directory = &layout.directory;
         if self.launcher.is_empty() {
-            self.layout.check_program()?;
-            let program = self.layout.program();
+            layout.check_program()?;
+            let program = layout.program();
             let command = [program.to_string_lossy().into_owned()];
             let (mut process, calls) = Process::start(&command, directory, environment)?;
             process.has_begun().await?;

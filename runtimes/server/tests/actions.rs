@@ -9,6 +9,7 @@ use std::{
     fs::{self, File},
     io::{Cursor, Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -228,6 +229,28 @@ fn code_that_is_none_says_why_and_better_code_may_follow() {
     assert_eq!(server.post("/init", &"x".repeat(18 << 20)).0, 413);
     server.takes(json!({ "code": "def other(a): return a", "main": "other" }));
     assert_eq!(server.run(json!({ "a": 1 })), (200, json!({ "a": 1 })));
+}
+
+#[test]
+fn code_that_is_there_already_stays_where_it_is() {
+    let code = tempfile::tempdir().unwrap();
+    let directory = code.path().to_str().unwrap();
+    let program = code.path().join("exec");
+    fs::write(&program, "#!/bin/sh\nwhile read -r line; do echo '{\"here\":1}' >&3; done\n")
+        .unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let native = Server::native();
+    native.refuses(json!({ "directory": "/there/is/none" }), "no directory /there/is/none");
+    native.takes(json!({ "directory": directory }));
+    assert_eq!(native.run(json!({})), (200, json!({ "here": 1 })));
+    let Some(python) = Server::python() else { return };
+    python.refuses(json!({ "directory": directory }), "no __main__.py");
+    fs::write(code.path().join("dep.py"), "def twice(x):\n    return 2 * x\n").unwrap();
+    let main = "import dep\ndef main(a):\n    return {'twice': dep.twice(a['x'])}\n";
+    fs::write(code.path().join("__main__.py"), main).unwrap();
+    python.takes(json!({ "directory": directory }));
+    assert_eq!(python.run(json!({ "x": 4 })).1, json!({ "twice": 8 }));
+    assert!(!python.directory.path().join("action").exists());
 }
 
 #[test]
