@@ -5,8 +5,14 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-/// Longest code in a request, in bytes, as a text or in base64.
+/// Longest code in a request of a client, in bytes, as a text or in base64.
 pub const MAX_CODE_BYTES: usize = 16 << 20;
+
+/// Longest code in a request to an instance, in the same bytes. What is longer is on a drive.
+pub const MAX_SENT_CODE_BYTES: usize = 16 << 20;
+
+/// Where the files of code are that is on a drive, in that and in the root of an instance.
+pub const CODE_DIRECTORY: &str = "/action";
 
 /// Base64 whose padding may be left out.
 pub const BASE64: GeneralPurpose = GeneralPurpose::new(

@@ -182,6 +182,9 @@ pub struct InstanceSpec {
     /// The image that its root is, with an overlay of its own; the root that the agent itself has,
     /// for tools that come with the guest, when absent.
     pub image: Option<ImageNumber>,
+    /// An image whose files are in its root, too, over those of `image`: those of an action's code.
+    #[serde(default)]
+    pub code: Option<ImageNumber>,
     /// The layers that its root is made of instead of an image, by their offsets in the pool, the topmost first. Their
     /// files look as in a root that Linux' overlayfs has made of directories.
     #[serde(default)]
@@ -318,6 +321,7 @@ impl InstanceSpec {
             environment: BTreeMap::new(),
             working_directory: root_directory(),
             image: None,
+            code: None,
             layers: Vec::new(),
             company: Company::default(),
             shared_processes: false,

@@ -55,7 +55,7 @@ mod process;
 mod profile;
 mod volume;
 
-pub use code::{BASE64, MAX_CODE_BYTES, is_archive};
+pub use code::{BASE64, CODE_DIRECTORY, MAX_CODE_BYTES, MAX_SENT_CODE_BYTES, is_archive};
 pub use filter::{Instruction, InvalidFilter, SystemCallFilter};
 pub use instance::{
     Company, ExitReason, ImageNumber, Instance, InstanceId, InstanceSpec, InstanceState,
@@ -85,8 +85,8 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 pub const MAX_PAYLOAD_BYTES: usize = 8 << 20;
 
 /// Largest request passed through to an instance's HTTP server, in bytes. Arguments have at most 1 MiB, but
-/// the first request may bring an action's code, of at most [`MAX_CODE_BYTES`] and an envelope around it.
-pub const MAX_REQUEST_BYTES: usize = MAX_CODE_BYTES + (1 << 20);
+/// the first request may bring an action's code, of at most [`MAX_SENT_CODE_BYTES`] and an envelope around it.
+pub const MAX_REQUEST_BYTES: usize = MAX_SENT_CODE_BYTES + (1 << 20);
 
 /// How long squeezing an instance may take: half of it for its runtime, half for its partition.
 pub const SQUEEZE_LIMIT: Duration = Duration::from_secs(20);

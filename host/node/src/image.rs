@@ -21,6 +21,8 @@ pub struct FunctionImage {
     pub function: Function,
     /// The read-only root file system of its instances.
     pub image: PathBuf,
+    /// What its code is, if that is not in the image: a file system whose files are over those of the image.
+    pub code: Option<PathBuf>,
 }
 
 /// Why a function cannot be used.
@@ -59,7 +61,7 @@ impl FunctionImage {
     /// A function given by an image NAME.erofs with NAME.toml beside it.
     pub fn at(path: &Path) -> Result<Self, ImageError> {
         let function = read_function(&path.with_extension("toml"))?;
-        Ok(Self { function, image: path.to_owned() })
+        Ok(Self { function, image: path.to_owned(), code: None })
     }
 
     /// Finds a function by a directory with a function.toml whose image has been built, or by an image
@@ -85,7 +87,7 @@ impl FunctionImage {
             }
         };
         let image = files.image(&function.name);
-        Ok(Self { function, image })
+        Ok(Self { function, image, code: None })
     }
 }
 

@@ -26,7 +26,8 @@ pub struct VmPlan {
     pub files: Artifacts,
     /// The VM's name.
     pub name: String,
-    /// The read-only root file systems of its instances, by [`ImageNumber`](squeezy_protocol::ImageNumber).
+    /// The read-only file systems that the roots of its instances are made of, by
+    /// [`ImageNumber`](squeezy_protocol::ImageNumber).
     pub images: Vec<PathBuf>,
     /// How instances get their memory.
     pub policy: PolicyName,
@@ -68,9 +69,11 @@ impl VmPlan {
         let memory_bytes = all().map(|f| f.memory_bytes).max().unwrap_or(0);
         let mut images: Vec<PathBuf> = Vec::new();
         let mut networks = Vec::new();
-        for FunctionImage { image, function } in functions {
-            if !images.contains(image) {
-                images.push(image.clone());
+        for FunctionImage { image, code, function } in functions {
+            for file in [image].into_iter().chain(code) {
+                if !images.contains(file) {
+                    images.push(file.clone());
+                }
             }
             let has_network = function.network == Some(NetworkAccess::Outbound);
             let uplink = match &function.tap {
@@ -212,7 +215,7 @@ pub(crate) mod tests {
         let function = Function::parse(&definition).unwrap();
         let files = Artifacts::find(Some(directory.path())).unwrap();
         let image = files.image(&function.name);
-        let input = FunctionImage { function, image };
+        let input = FunctionImage { function, image, code: None };
         let policy = PolicyName::Mechanism(MechanismName::Squeezy);
         let inputs = std::slice::from_ref(&input);
         let plan = VmPlan::new(&input.function.name, inputs, &files, policy, 128 << 20);
@@ -270,14 +273,17 @@ pub(crate) mod tests {
     fn functions_that_share_a_vm_have_room_for_all_their_instances() {
         let directory = tempfile::tempdir().unwrap();
         let (small, one) = plan(&directory, "small");
-        let mut large =
-            FunctionImage { image: directory.path().join("large.erofs"), ..small.clone() };
+        let mut large = FunctionImage {
+            image: directory.path().join("large.erofs"),
+            code: Some(directory.path().join("code.erofs")),
+            ..small.clone()
+        };
         large.function.memory_bytes *= 2;
         let functions = [small.clone(), large.clone(), small.clone()];
         let shared = VmPlan::new("both", &functions, &one.files, one.policy, 0);
         assert_eq!(shared.sizing.instance_bytes, 2 * one.sizing.instance_bytes);
         assert_eq!(shared.sizing.instances, 3 * one.sizing.instances);
-        assert_eq!(shared.images, [small.image, large.image]);
+        assert_eq!(shared.images, [small.image, large.image, large.code.unwrap()]);
     }
 
     #[test]

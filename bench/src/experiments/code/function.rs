@@ -79,10 +79,10 @@ impl TwiceGiven {
 
 /// A function whose code a runtime runs: limits, request and check are its own.
 fn in_runtime(own: Function, runtime: FunctionImage) -> FunctionImage {
-    let FunctionImage { function, image } = runtime;
+    let FunctionImage { function, image, code } = runtime;
     let Function { command, working_directory, environment, port, seccomp, .. } = function;
     let function = Function { command, working_directory, environment, port, seccomp, ..own };
-    FunctionImage { function, image }
+    FunctionImage { function, image, code }
 }
 
 #[cfg(test)]
@@ -106,8 +106,9 @@ mod tests {
         let runtime = FunctionImage {
             function: parse(include_str!("../../../../runtimes/python/function.toml")),
             image: PathBuf::from("runtime.erofs"),
+            code: None,
         };
-        let FunctionImage { function, image } = in_runtime(html.clone(), runtime.clone());
+        let FunctionImage { function, image, .. } = in_runtime(html.clone(), runtime.clone());
         assert_eq!(image, runtime.image);
         assert_eq!(function.command, runtime.function.command);
         assert_eq!(function.environment, runtime.function.environment);

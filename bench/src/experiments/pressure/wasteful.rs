@@ -9,7 +9,7 @@ pub(super) fn wasteful(beside: &FunctionImage) -> Result<FunctionImage> {
     let mut function = Function::parse(include_str!("wasteful.toml"))
         .map_err(|error| BenchError::Arguments(error.to_string()))?;
     function.concurrency = beside.function.concurrency;
-    Ok(FunctionImage { function, image: beside.image.clone() })
+    Ok(FunctionImage { function, ..beside.clone() })
 }
 
 #[cfg(test)]
@@ -22,8 +22,8 @@ mod tests {
         let definition = include_str!("../../../../functions/html/function.toml");
         let mut html = Function::parse(definition).unwrap();
         html.concurrency = 4;
-        let html = FunctionImage { function: html, image: PathBuf::from("html.erofs") };
-        let FunctionImage { function, image } = wasteful(&html).unwrap();
+        let html = FunctionImage { function: html, image: PathBuf::from("html.erofs"), code: None };
+        let FunctionImage { function, image, .. } = wasteful(&html).unwrap();
         assert_eq!(
             (function.name.as_str(), function.concurrency, image),
             ("wasteful", 4, html.image)

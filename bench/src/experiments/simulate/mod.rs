@@ -359,7 +359,7 @@ fn vm_policy(
         Function::parse(definition).map_err(|error| BenchError::Arguments(error.to_string()))?;
     function.memory_bytes = instance_bytes;
     function.concurrency = instances;
-    let image = FunctionImage { function, image: PathBuf::new() };
+    let image = FunctionImage { function, image: PathBuf::new(), code: None };
     let mut plan = VmPlan::new("simulated", &[image], &session.files, policy, 128 << 20);
     plan.memory_backend = memory_backend.into();
     Ok(plan.vm_policy(None)?)

@@ -21,7 +21,7 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
     pipe::{PipeFlags, pipe_with},
 };
-use squeezy_protocol::{ErrorCode, InstanceSpec, PartitionChoice};
+use squeezy_protocol::{ErrorCode, ImageNumber, InstanceSpec, PartitionChoice};
 use std::{
     fs::File,
     io::{self, Seek, Write},
@@ -67,10 +67,8 @@ async fn launch_with(
         return Err(ApiError::invalid("network: this VM has no network"));
     }
     let lower = match spec.image {
-        Some(number) => vec![
-            init::image(number)
-                .map_err(|error| ApiError::invalid(format!("image {number}: {error}")))?,
-        ],
+        // The topmost first.
+        Some(number) => spec.code.into_iter().chain([number]).map(image).collect::<Result<Vec<_>, _>>()?,
         None if spec.layers.is_empty() => vec!["/".to_owned()],
         None => instances.layers.directories(&spec.layers)?,
     };
@@ -109,6 +107,10 @@ async fn launch_with(
         partition_wait_ns,
     });
     Ok(exited)
+}
+
+fn image(number: ImageNumber) -> Result<String, ApiError> {
+    init::image(number).map_err(|error| ApiError::invalid(format!("image {number}: {error}")))
 }
 
 /// What the root is made of, and the network that it is in, where the agent has them.

@@ -31,6 +31,9 @@ pub fn check(spec: &InstanceSpec) -> Result<(), ApiError> {
     if spec.image.is_some() && !spec.layers.is_empty() {
         return fail("layers: the root is an image already".to_owned());
     }
+    if spec.code.is_some() && spec.image.is_none() {
+        return fail("code: its files are over those of an image, and there is none".to_owned());
+    }
     if spec.layers.len() > Layer::MAX_OF_ROOT {
         return fail(format!("layers: a root has at most {}", Layer::MAX_OF_ROOT));
     }
@@ -252,6 +255,7 @@ mod tests {
         for (field, value, word) in [
             ("command", json!([]), "command"),
             ("command", json!([""]), "command"),
+            ("code", json!(1), "over those of an image"),
             ("layers", json!(vec![4096; 129]), "at most 128"),
             ("user", json!({"user": 65536, "group": 0}), "65536"),
             ("user", json!({"user": 1, "group": 1, "other_groups": vec![1; 65]}), "at most 64"),

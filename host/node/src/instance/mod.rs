@@ -113,6 +113,7 @@ impl Instance {
         slot: Slot,
         function: &Function,
         image: ImageNumber,
+        code: Option<ImageNumber>,
     ) -> Result<StartTimes, InstanceError> {
         let begin = Instant::now();
         let details = machine.details();
@@ -122,6 +123,7 @@ impl Instance {
             environment: function.environment.clone(),
             working_directory: function.working_directory.clone(),
             image: Some(image),
+            code,
             wait_ms: PARTITION_WAIT_MS,
             memory_limit_bytes: Some(function.memory_bytes),
             files_limit_bytes: Some(function.memory_bytes / FILES_PART),

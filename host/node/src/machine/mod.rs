@@ -16,7 +16,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// How to make a machine: outside tests, a [`VmPlan`](crate::VmPlan).
 pub trait Blueprint: Send + Sync {
-    /// The read-only root file systems of its instances, by [`ImageNumber`](squeezy_protocol::ImageNumber).
+    /// The read-only file systems that the roots of its instances are made of, by
+    /// [`ImageNumber`](squeezy_protocol::ImageNumber).
     fn images(&self) -> &[PathBuf];
     /// How often its instances have tried to reach somebody, if they have a network.
     fn network_counts(&self) -> Option<NetworkCounts> {

@@ -19,7 +19,7 @@ use squeezy_scaler::{
     Scaler, SqueezePolicy, TenantIndex, VmIndex,
 };
 use squeezy_vmm::BoxFuture;
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, path::PathBuf, sync::Arc, time::Duration};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinSet},
@@ -184,16 +184,19 @@ impl Actor {
         &mut self,
         vm: VmIndex,
         tenant: TenantIndex,
-        FunctionImage { function, image }: FunctionImage,
+        FunctionImage { function, image, code }: FunctionImage,
         contract: Arc<dyn Contract>,
         limits: FunctionLimits,
     ) -> Result<FunctionIndex, NodeError> {
         let entry = self.vms.get(&vm).ok_or(PolicyError::NoVm(vm))?;
-        let number = entry.blueprint.images().iter().position(|known| *known == image);
-        let number = number.and_then(|number| u8::try_from(number).ok());
-        let image = ImageNumber(number.ok_or(NodeError::NoImage(image))?);
+        let number = |image: PathBuf| {
+            let number = entry.blueprint.images().iter().position(|known| *known == image);
+            let number = number.and_then(|number| u8::try_from(number).ok());
+            number.map(ImageNumber).ok_or(NodeError::NoImage(image))
+        };
+        let (image, code) = (number(image)?, code.map(number).transpose()?);
         let function = Arc::new(function);
-        let entry = FunctionEntry { vm, tenant, function, contract, image };
+        let entry = FunctionEntry { vm, tenant, function, contract, image, code };
         let index = self.scaler.add_function(tenant, entry.policy(limits))?;
         self.functions.insert(index, entry);
         if limits.minimum_instances > 0 {

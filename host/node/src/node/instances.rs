@@ -30,7 +30,7 @@ impl Actor {
         let (Some(machine), Some(entry)) = (machine, self.functions.get(&function)) else {
             return;
         };
-        let FunctionEntry { function: definition, contract, image, .. } = entry.clone();
+        let FunctionEntry { function: definition, contract, image, code, .. } = entry.clone();
         let taken = machine.slots().take();
         let entry = InstanceEntry {
             vm,
@@ -77,7 +77,7 @@ impl Actor {
             let start = async {
                 let guest = machine.guest(slot).ok_or(InstanceError::NoVm)?;
                 let starting = Instance { guest, id, contract };
-                starting.start(&*machine, slot, &definition, image).await
+                starting.start(&*machine, slot, &definition, image, code).await
             };
             let result = if machine.starts_beside_plug() {
                 tokio::try_join!(memory, start).map(|((), times)| times)

@@ -59,6 +59,8 @@ pub(super) struct FunctionEntry {
     pub(super) contract: Arc<dyn Contract>,
     /// The number of its image in the VM.
     pub(super) image: ImageNumber,
+    /// The number of what its code is, if that is not in the image.
+    pub(super) code: Option<ImageNumber>,
 }
 
 impl FunctionEntry {

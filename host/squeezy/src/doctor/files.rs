@@ -48,7 +48,7 @@ fn exists(subject: &str, path: &Path, command: &str) -> Finding {
 fn function(entry: &FunctionEntry, files: &Artifacts) -> Finding {
     let path = entry.path.display();
     match FunctionImage::find(&entry.path, files) {
-        Ok(FunctionImage { function, image }) => {
+        Ok(FunctionImage { function, image, .. }) => {
             let subject = format!("function {}", function.name);
             exists(&subject, &image, &format!("guest/image/build.sh {path}"))
         }

@@ -95,7 +95,7 @@ impl Service {
 
     /// An action in its stored form.
     pub(super) fn stored(&self, action: &Action) -> StoredAction {
-        let FunctionImage { function, image } = &action.image;
+        let FunctionImage { function, image, .. } = &action.image;
         let has_name = action.pinned.is_some() || *image == self.files.image(&function.name);
         StoredAction {
             image: if has_name { PathBuf::from(&function.name) } else { absolute(image) },
