@@ -71,6 +71,13 @@ pub fn write_init<E>(
     Ok(())
 }
 
+/// The body of `POST /init` for an action whose code is in a directory of the instance already.
+pub fn init_in_directory(function: &str, main: Option<&str>, directory: &str) -> Bytes {
+    let main = main.unwrap_or("main");
+    let value = json!({ "name": function, "main": main, "env": {}, "directory": directory });
+    json!({ "value": value }).to_string().into()
+}
+
 /// The request of `POST /init` with this body.
 pub fn init_request(body: Bytes) -> Request<Bytes> {
     request("/init", body)
@@ -222,6 +229,9 @@ mod tests {
                 json!({ "name": "f", "main": "m", "binary": binary, "code": code, "env": {} });
             assert_eq!(body["value"], right);
         }
+        let body: Value = serde_json::from_slice(&init_in_directory("f", None, "/action")).unwrap();
+        let right = json!({ "name": "f", "main": "main", "env": {}, "directory": "/action" });
+        assert_eq!(body["value"], right);
     }
 
     #[test]

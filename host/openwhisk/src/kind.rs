@@ -21,6 +21,10 @@ pub struct Kind {
     pub image: &'static str,
     /// Its folder in `runtimes/`.
     pub folder: &'static str,
+    /// The file that its runtime finds code in that is not unpacked.
+    pub file: &'static str,
+    /// Whether archives are not unpacked.
+    pub packed: bool,
     /// Whether code that is a text can be run; otherwise it is an archive.
     pub takes_text: bool,
     /// Whether code can be a program.
@@ -38,6 +42,8 @@ pub const KINDS: [Kind; 4] = [
         aliases: &["python:default", "python:3", "python"],
         image: "runtime-python",
         folder: "python",
+        file: "__main__.py",
+        packed: false,
         takes_text: true,
         takes_programs: false,
         requires_main: false,
@@ -48,6 +54,8 @@ pub const KINDS: [Kind; 4] = [
         aliases: &["nodejs:default", "nodejs"],
         image: "runtime-node",
         folder: "node",
+        file: "action.js",
+        packed: false,
         takes_text: true,
         takes_programs: false,
         requires_main: false,
@@ -58,6 +66,8 @@ pub const KINDS: [Kind; 4] = [
         aliases: &["native:default", "native"],
         image: "runtime-native",
         folder: "native",
+        file: "exec",
+        packed: false,
         takes_text: true,
         takes_programs: true,
         requires_main: false,
@@ -68,6 +78,8 @@ pub const KINDS: [Kind; 4] = [
         aliases: &["java:default", "java"],
         image: "runtime-java",
         folder: "java",
+        file: "action.jar",
+        packed: true,
         takes_text: false,
         takes_programs: false,
         requires_main: true,
@@ -151,6 +163,7 @@ pub fn is_program(begins: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use squeezy_node::function::Function;
 
     #[test]
     fn a_kind_has_several_names() {
@@ -168,6 +181,19 @@ mod tests {
             assert_eq!(name(wrong, None), None, "{wrong}");
         }
         assert_eq!((name("blackbox", Some("html")), name("blackbox", None)), (None, None));
+    }
+
+    #[test]
+    fn code_is_where_its_runtime_looks_for_it() {
+        let runtimes = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtimes");
+        for Kind { folder, file, packed, .. } in &KINDS {
+            let path = format!("{runtimes}/{folder}/function.toml");
+            let function = Function::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+            let says =
+                |option: &[&str]| function.command.windows(option.len()).any(|at| at == option);
+            assert!(says(&["--file", *file]), "{folder}");
+            assert_eq!(says(&["--packed"]), *packed, "{folder}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod init;
 mod interrupt;
 mod mutex;
 mod output;
+mod put_code;
 mod run;
 mod serve;
 
@@ -66,6 +67,8 @@ enum Command {
     Namespace(client::Namespaces),
     Key(client::Keys),
     Bench(bench::Bench),
+    #[command(hide = true)]
+    PutCode(put_code::Args),
     /// Prints a script that makes a shell complete this program's commands and options.
     ///
     /// To install it for bash: squeezy completion bash > /etc/bash_completion.d/squeezy
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Namespace(namespaces) => namespaces.run().unwrap_or_else(fail),
         Command::Key(keys) => keys.run().unwrap_or_else(fail),
         Command::Bench(bench) => fail(bench.execute(&log)),
+        Command::PutCode(args) => put_code::main(&args),
         Command::Completion { shell } => {
             // Generated in full before it is written, so that a closed pipe does not cause a panic.
             let mut script = Vec::new();

@@ -14,7 +14,8 @@ use std::{
     fs,
     io::{Cursor, Write},
     net::TcpStream,
-    path::Path,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
     process::Command,
     time::Duration,
 };
@@ -136,8 +137,8 @@ fn what_is_no_code_is_refused_with_what_would_be() {
     assert_eq!(daemon.ask("PUT", ACTION, Some(json!({ "parameters": parameters }))).0, 413);
     assert_eq!(daemon.ask("GET", ACTION, None).0, 404);
     has_files(directory, 0);
-    // As much as there may be.
-    let code = base64(&[b"PK\x03\x04".as_slice(), &vec![7; 12_000_000]].concat());
+    // Nearly as much as there may be.
+    let code = stored(&[("__main__.py", &vec![b'#'; 12_000_000])]);
     put(&daemon, python(&code));
     assert!(daemon.ask("GET", ACTION, None).1["exec"]["code"] == code);
 }
@@ -162,7 +163,7 @@ fn of_updates_at_once_the_last_one_counts() {
     let daemon = daemon(directory);
     let answers = std::thread::scope(|scope| {
         let put = |number: usize| {
-            let code = format!("{}# {number}", "x = 1\n".repeat(50_000));
+            let code = format!("{}# {number}", "x = 1\n".repeat(40_000));
             (put(&daemon, python(&code))["version"].as_str().unwrap().to_owned(), code)
         };
         let threads: Vec<_> = (0..12).map(|number| scope.spawn(move || put(number))).collect();
@@ -191,19 +192,167 @@ fn code_takes_no_more_of_the_disk_than_it_may() {
     empty_runtimes(&directory.join("build"));
     let configuration = format!("{NO_VM}actions_disk = \"1M\"\n");
     let daemon = Daemon::start_in(directory, &directory.join("build"), &configuration, &[]);
-    let code = |bytes: usize| python(&"x".repeat(bytes));
-    put(&daemon, code(600 << 10));
-    let (status, refused) =
-        daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(code(500 << 10)));
+    let code = |kib: usize| python(&"x".repeat(kib << 10));
+    for kib in [248, 249, 250] {
+        let path = format!("/namespaces/_/actions/other-{kib}");
+        assert_eq!(daemon.ask("PUT", &path, Some(code(kib))).0, 200);
+    }
+    put(&daemon, code(200));
+    let update = |kib| daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(code(kib)));
+    let (status, refused) = update(199);
     let error = refused["error"].as_str().unwrap();
     assert!(status == 507 && error.contains("may take 1 MiB"), "{status} {error}");
-    assert_eq!(
-        daemon.ask("GET", ACTION, None).1["exec"]["code"].as_str().unwrap().len(),
-        600 << 10
-    );
-    put(&daemon, code(300 << 10));
+    let length = daemon.ask("GET", ACTION, None).1["exec"]["code"].as_str().unwrap().len();
+    assert_eq!(length, 200 << 10);
+    put(&daemon, code(50));
+    has_files(directory, 4);
+    put(&daemon, code(199));
+}
+
+/// Whether drives can be made here.
+fn makes_drives() -> bool {
+    let works = |command: &[&str]| {
+        let output = Command::new(command[0]).args(&command[1..]).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let namespace = ["bwrap", "--unshare-user", "--ro-bind", "/", "/", "true"];
+    let makes = works(&namespace) && works(&["sh", "-c", "command -v mkfs.erofs"]);
+    if !makes {
+        skip("drives of code need bubblewrap, user namespaces and erofs-utils");
+    }
+    makes
+}
+
+/// Bytes that cannot be packed.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 24) as u8
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}
+
+/// An archive that is large enough for a drive, with more files.
+fn large(more: &[(&str, &[u8])]) -> String {
+    let noise = noise(1_000_000);
+    let files = [("__main__.py", b"def main(a): return a".as_slice()), ("noise", noise.as_slice())];
+    stored(&[&files[..], more].concat())
+}
+
+/// The drives in a state directory.
+fn drives(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory.join("state/code-drives")).unwrap();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn large_code_has_a_drive_for_as_long_as_it_is_there() {
+    if !makes_drives() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut daemon = daemon(directory);
+    put(&daemon, python("def main(a): return a"));
+    assert!(drives(directory).is_empty());
+    let code = large(&[]);
+    put(&daemon, python(&code));
+    let made = drives(directory);
+    let [place] = &made[..] else { panic!("{made:?}") };
+    let drive = place.join("code.erofs");
+    let is_whole = || {
+        let bytes = fs::read(&drive).unwrap();
+        // What erofs begins with.
+        bytes.len() > 1_000_000 && bytes[1024..1028] == 0xe0f5_e1e2_u32.to_le_bytes()
+    };
+    assert!(is_whole());
+    assert!(!place.join("work").exists());
+    // It is the same for another action, and after a restart.
+    let number = || fs::metadata(&drive).unwrap().ino();
+    let first = number();
+    assert_eq!(daemon.ask("PUT", "/namespaces/_/actions/g", Some(python(&code))).0, 200);
+    daemon.stop();
+    daemon = self::daemon(directory);
+    assert_eq!((drives(directory), number()), (made.clone(), first));
+    assert_eq!(daemon.ask("GET", ACTION, None).1["problem"], Value::Null);
+    // One that is missing, changed or not finished is made again.
+    let breaks: [&dyn Fn(); 3] =
+        [&|| fs::remove_dir_all(place).unwrap(), &|| fs::write(&drive, "other").unwrap(), &|| {
+            fs::rename(place, place.with_file_name("7.new")).unwrap()
+        }];
+    for break_it in breaks {
+        daemon.stop();
+        break_it();
+        daemon = self::daemon(directory);
+        assert!(is_whole());
+        assert_eq!(drives(directory), made);
+        assert_eq!(daemon.ask("GET", ACTION, None).1["problem"], Value::Null);
+    }
+    put(&daemon, python("def main(a): return a"));
+    assert_eq!(drives(directory), made, "another action has it");
+    assert_eq!(daemon.ask("DELETE", "/namespaces/_/actions/g", None).0, 200);
+    common::until("its end", || drives(directory).is_empty().then_some(()));
+}
+
+#[test]
+fn of_a_large_archive_what_is_wrong_is_said_when_it_comes() {
+    if !makes_drives() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_runtimes(&directory.join("build"));
+    let configuration = format!("{NO_VM}actions_disk = \"8M\"\n");
+    let daemon = Daemon::start_in(directory, &directory.join("build"), &configuration, &[]);
+    let mut leads_out = BASE64_STANDARD.decode(large(&[("xx/xxxxx", b"")])).unwrap();
+    let stand_in = b"xx/xxxxx";
+    while let Some(at) = leads_out.windows(stand_in.len()).position(|part| part == stand_in) {
+        leads_out[at..at + stand_in.len()].copy_from_slice(b"../above");
+    }
+    let broken = [b"PK\x03\x04".as_slice(), &[7; 300_000]].concat();
+    let zeros = vec![0; 5 << 20];
+    let twice_as_large = large(&[("zeros", &zeros)]);
+    for (code, right, part) in [
+        (base64(&leads_out), 400, "\"../above\", which is not inside it"),
+        (base64(&broken), 400, "The archive cannot be read"),
+        (twice_as_large, 507, "may take 8 MiB"),
+    ] {
+        let (status, refused) = daemon.ask("PUT", ACTION, Some(python(&code)));
+        let error = refused["error"].as_str().unwrap();
+        assert!(status == right && error.contains(part), "{status} {error}");
+        common::until("nothing is left", || drives(directory).is_empty().then_some(()));
+        has_files(directory, 0);
+    }
+    put(&daemon, python(&large(&[])));
+}
+
+#[test]
+fn a_disk_that_runs_full_under_a_drive_leaves_the_version_that_there_is() {
+    if !makes_drives() {
+        return;
+    }
+    let disk = Disk::new(256 << 10);
+    let directory = disk.path();
+    let daemon = daemon(directory);
+    put(&daemon, python("def main(a): return a"));
+    let code = large(&[]);
+    // The code fits, and what is unpacked of it does not.
+    if !disk.fill(code.len() / 4096) {
+        return skip("a small disk cannot be mounted: run this as root");
+    }
+    let update = || daemon.ask("PUT", &format!("{ACTION}?overwrite=true"), Some(python(&code)));
+    let (status, refused) = update();
+    let error = refused["error"].as_str().unwrap();
+    assert!(status == 507 && error.contains("the disk of the state directory is full"), "{error}");
+    assert_eq!(daemon.ask("GET", ACTION, None).1["version"], "0.0.1");
     has_files(directory, 1);
-    put(&daemon, code(500 << 10));
+    common::until("nothing is left", || drives(directory).is_empty().then_some(()));
+    disk.free();
+    assert_eq!(update().1["version"], "0.0.2");
+    assert_eq!(drives(directory).len(), 1);
 }
 
 #[test]
@@ -237,9 +386,8 @@ fn a_daemon_killed_in_the_middle_has_either_version_whole() {
     let directory = directory.path();
     let mut daemon = daemon(directory);
     let version = |round: u64| {
-        let mut archive = b"PK\x03\x04".to_vec();
-        archive.resize(2_000_000, round as u8);
-        json!({ "exec": { "kind": "python:3", "code": base64(&archive) } })
+        let code = stored(&[("__main__.py", &vec![round as u8; 2_000_000])]);
+        json!({ "exec": { "kind": "python:3", "code": code } })
     };
     put(&daemon, version(0));
     let mut current = 0;
@@ -551,18 +699,39 @@ fn archives_with_dependencies_run_in_a_vm() {
     let answer = first_answer(&daemon, exec, json!({ "x": 21 }));
     assert_eq!(answer["twice"], 42, "{answer}");
     assert!(answer["node"].as_str().unwrap().starts_with("v20."), "{answer}");
-    // Nearly as much as there may be, and more than any other request to an instance.
-    let large: Vec<u8> =
-        (0..11_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    // More than any request to an instance, and what an instance writes beside it is its own.
+    let large = noise(20_000_000);
     let code = stored(&[
         (
             "__main__.py",
-            b"import os\ndef main(a):\n    return {'bytes': os.path.getsize('large')}\n",
+            b"import os
+import dep.twice
+count = 0
+def main(a):
+    global count
+    count += 1
+    with open('large', 'ab') as large:
+        large.write(b'x')
+    return {'bytes': os.path.getsize('large'), 'twice': dep.twice.twice(count), 'in': os.getcwd()}
+",
         ),
+        ("dep/twice.py", b"def twice(x):\n    return 2 * x\n"),
         ("large", &large),
     ]);
     let exec = json!({ "kind": "python:3", "code": code });
-    assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "bytes": large.len() }));
+    let right = json!({ "bytes": large.len() + 1, "twice": 2, "in": "/action" });
+    assert_eq!(first_answer(&daemon, exec.clone(), json!({})), right);
+    // An instance of the next version has it as it came.
+    assert_eq!(first_answer(&daemon, exec, json!({})), right);
+    let code = stored(&[
+        ("package.json", b"{ \"main\": \"lib/start.js\" }"),
+        ("lib/start.js", b"const { twice } = require('dep'); exports.main = ({ x }) => ({ twice: twice(x), in: __dirname });"),
+        ("node_modules/dep/index.js", b"exports.twice = (x) => 2 * x;"),
+        ("node_modules/dep/data", &large[..1_000_000]),
+    ]);
+    let exec = json!({ "kind": "nodejs:20", "code": code });
+    let answer = first_answer(&daemon, exec, json!({ "x": 21 }));
+    assert_eq!(answer, json!({ "twice": 42, "in": "/action/lib" }));
     let exec = json!({ "kind": "nodejs:20", "code": "const main = async () => ({ ok: 1 })" });
     assert_eq!(first_answer(&daemon, exec, json!({})), json!({ "ok": 1 }));
 }
@@ -591,6 +760,7 @@ func main() {
     assert!(go.status().unwrap().success());
     let program = fs::read(work.path().join("exec")).unwrap();
     let daemon = Daemon::start(&build, "");
+    assert!(program.len() > 1_000_000, "it has a drive");
     for code in [base64(&program), archive(&[("exec", &program)])] {
         let answer =
             first_answer(&daemon, json!({ "kind": "native:1", "code": code }), json!({ "x": 1 }));

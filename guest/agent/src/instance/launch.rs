@@ -68,7 +68,9 @@ async fn launch_with(
     }
     let lower = match spec.image {
         // The topmost first.
-        Some(number) => spec.code.into_iter().chain([number]).map(image).collect::<Result<Vec<_>, _>>()?,
+        Some(number) => {
+            spec.code.into_iter().chain([number]).map(image).collect::<Result<Vec<_>, _>>()?
+        }
         None if spec.layers.is_empty() => vec!["/".to_owned()],
         None => instances.layers.directories(&spec.layers)?,
     };

@@ -47,7 +47,8 @@ impl Kept {
         };
         let images = Images::open(directory, space.clone());
         let images = images.map_err(|error| failed(images::DIRECTORY, error))?;
-        let codes = Codes::open(directory, space.clone());
+        // Should the program not be there any more, no drives are made.
+        let codes = Codes::open(directory, space.clone(), std::env::current_exe().ok());
         let codes = codes.map_err(|error| failed(code::DIRECTORY, error))?;
         Ok(Self { tenants, state, images, codes, space })
     }

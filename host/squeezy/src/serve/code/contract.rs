@@ -5,13 +5,14 @@ use axum::body::Bytes;
 use axum::http::{Request, Response};
 use squeezy_node::{Call, Contract, function::Function};
 use squeezy_openwhisk::{OpenWhisk, contract};
+use squeezy_protocol::CODE_DIRECTORY;
 use squeezy_vmm::BoxFuture;
 use std::{
     sync::{Arc, Weak},
     time::Duration,
 };
 
-/// OpenWhisk's contract, with code in the first request.
+/// OpenWhisk's contract, with code in the first request, or where that is.
 pub struct RunsCode {
     code: ActionCode,
     /// The body of that request while instances are being started, which share it: the only memory that code
@@ -55,7 +56,16 @@ impl Contract for RunsCode {
         &'a self,
         function: &'a Function,
     ) -> BoxFuture<'a, Result<Request<Bytes>, String>> {
-        Box::pin(async { self.body(&function.name).await.map(contract::init_request) })
+        Box::pin(async {
+            let ActionCode { main, drive, .. } = &self.code;
+            let body = match drive {
+                Some(_) => {
+                    contract::init_in_directory(&function.name, main.as_deref(), CODE_DIRECTORY)
+                }
+                None => self.body(&function.name).await?,
+            };
+            Ok(contract::init_request(body))
+        })
     }
 
     fn started(&self, response: &Response<Bytes>) -> Result<(), String> {

@@ -1,9 +1,11 @@
 //! The code of actions, under its digest: an action keeps the code it was made from, and actions with the
 //! same code share it.
 //!
-//! The blobs in `code/` of the state directory are the code itself, archives and programs not in base64.
+//! The blobs in `code/` of the state directory are the code itself, archives and programs not in base64. Of code that is
+//! large there is a drive, too.
 
 mod contract;
+mod drive;
 mod given;
 mod json;
 
@@ -12,8 +14,13 @@ pub use given::GivenCode;
 pub use json::write_as_json;
 
 use super::blobs::{Blob, BlobError, Blobs, DiskSpace, blocking, failed, hash};
-use squeezy_openwhisk::{Digest, kind::Kind};
-use std::{fs, path::Path, sync::Arc};
+use drive::Drives;
+use squeezy_openwhisk::{Digest, Namespace, kind::Kind};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Name of its directory in the state directory.
 pub const DIRECTORY: &str = "code";
@@ -30,6 +37,11 @@ pub enum CodeError {
     /// Stored code has disappeared or was changed.
     #[error("its code {0} is missing or was changed: create the action again with its code")]
     Gone(Digest),
+    /// No drive can be made of it.
+    #[error(
+        "code of this size needs a drive of its VM, which cannot be made here: {0}: install bubblewrap and erofs-utils, and allow user namespaces"
+    )]
+    NoSandbox(String),
 }
 
 /// What an action of a kind is made from.
@@ -43,6 +55,8 @@ pub struct ActionCode {
     pub main: Option<String>,
     /// The code.
     pub code: Arc<Blob>,
+    /// Its drive, if it has one.
+    drive: Option<Arc<Blob>>,
 }
 
 impl ActionCode {
@@ -51,28 +65,42 @@ impl ActionCode {
         let path = &self.code.path;
         Ok(fs::metadata(path).map_err(failed(path))?.len())
     }
+
+    /// The file that is the drive of its VM, if it has one.
+    pub fn drive(&self) -> Option<PathBuf> {
+        self.drive.as_ref().map(|drive| drive.path.join(drive::DRIVE))
+    }
 }
 
 /// The code of a state directory's actions.
-#[derive(Debug)]
-pub struct Codes(Arc<Blobs>);
+pub struct Codes {
+    blobs: Arc<Blobs>,
+    drives: Drives,
+}
 
 impl Codes {
-    /// Opens the code of a state directory, which must not be in use by another process.
-    pub fn open(state: &Path, space: Arc<DiskSpace>) -> Result<Self, BlobError> {
-        Blobs::open(state.join(DIRECTORY), space).map(Self)
+    /// Opens the code of a state directory, which must not be in use by another process. Drives are made with this
+    /// program.
+    pub fn open(
+        state: &Path,
+        space: Arc<DiskSpace>,
+        program: Option<PathBuf>,
+    ) -> Result<Self, BlobError> {
+        let blobs = Blobs::open(state.join(DIRECTORY), space.clone())?;
+        Ok(Self { blobs, drives: Drives::open(state, space, program)? })
     }
 
-    /// Keeps code that a client has given for an action of a kind.
+    /// Keeps code that a client has given for an action of a namespace and of a kind.
     pub async fn keep(
         &self,
+        namespace: &Namespace,
         kind: &'static Kind,
         main: Option<String>,
         binary: Option<bool>,
         given: GivenCode,
     ) -> Result<ActionCode, CodeError> {
-        let blobs = self.0.clone();
-        blocking(move || {
+        let blobs = self.blobs.clone();
+        let kept = blocking(move || {
             let binary = given.is_binary(binary);
             let begins = given.beginning(binary)?;
             if let Some(problem) = kind.problem(binary, &begins) {
@@ -83,14 +111,36 @@ impl Codes {
                 given.write(binary, |part| Ok(file.write(part)?))?;
                 Ok::<_, CodeError>(file.finish()?)
             })?;
-            Ok(ActionCode { kind, binary, main, code })
-        })
-        .await
+            Ok(ActionCode { kind, binary, main, code, drive: None })
+        });
+        self.with_drive(namespace, kept.await?).await
     }
 
-    /// Returns stored code after verifying its digest.
-    pub async fn find(&self, digest: &Digest) -> Result<Arc<Blob>, CodeError> {
-        let (blobs, digest) = (self.0.clone(), digest.clone());
+    /// Returns stored code of a namespace and of a kind after verifying its digest.
+    pub async fn find(
+        &self,
+        namespace: &Namespace,
+        kind: &'static Kind,
+        main: Option<String>,
+        binary: bool,
+        digest: &Digest,
+    ) -> Result<ActionCode, CodeError> {
+        let code = self.find_blob(digest).await?;
+        let found = ActionCode { kind, binary, main, code, drive: None };
+        self.with_drive(namespace, found).await
+    }
+
+    async fn with_drive(
+        &self,
+        namespace: &Namespace,
+        code: ActionCode,
+    ) -> Result<ActionCode, CodeError> {
+        let drive = self.drives.of(namespace, &code).await?;
+        Ok(ActionCode { drive, ..code })
+    }
+
+    async fn find_blob(&self, digest: &Digest) -> Result<Arc<Blob>, CodeError> {
+        let (blobs, digest) = (self.blobs.clone(), digest.clone());
         blocking(move || {
             let found = blobs.find(&digest, |path| match hash(path) {
                 Ok(sum) if sum == digest => Ok(()),
@@ -102,14 +152,15 @@ impl Codes {
         .await
     }
 
-    /// What the code with this digest takes on the disk, in bytes; nothing if it is missing.
-    pub fn bytes_of(&self, digest: &Digest) -> u64 {
-        self.0.bytes_of(digest)
+    /// What the code with this digest and its drive for a kind take on the disk, in bytes; nothing if it is missing.
+    pub fn bytes_of(&self, kind: &str, digest: &Digest) -> u64 {
+        self.blobs.bytes_of(digest) + self.drives.bytes_of(kind, digest)
     }
 
-    /// Says which code stored actions name from now on.
-    pub fn keep_named(&self, named: impl Iterator<Item = Digest>) {
-        self.0.keep(named.collect());
+    /// Says which code stored actions name from now on, and of which kind.
+    pub fn keep_named<'a>(&self, named: impl Iterator<Item = (&'a str, &'a Digest)> + Clone) {
+        self.blobs.keep(named.clone().map(|(_, digest)| digest.clone()).collect());
+        self.drives.keep_of(named);
     }
 }
 

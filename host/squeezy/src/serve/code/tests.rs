@@ -4,6 +4,7 @@ use super::*;
 use crate::serve::blobs::tests::has;
 use axum::body::Bytes;
 use serde_json::{Value, json};
+use squeezy_protocol::MAX_SENT_CODE_BYTES;
 use tempfile::TempDir;
 
 fn place() -> (TempDir, Codes) {
@@ -13,7 +14,7 @@ fn place() -> (TempDir, Codes) {
 }
 
 fn open(directory: &TempDir) -> Codes {
-    Codes::open(directory.path(), DiskSpace::new(1 << 30)).unwrap()
+    Codes::open(directory.path(), DiskSpace::new(1 << 30), None).unwrap()
 }
 
 /// The code as it is read for an instance.
@@ -36,7 +37,9 @@ async fn keep(
     text: &str,
 ) -> Result<ActionCode, String> {
     let kind = Kind::find(kind).unwrap();
-    codes.keep(kind, None, binary, given(text)).await.map_err(|error| error.to_string())
+    let guest = Namespace::guest();
+    let kept = codes.keep(&guest, kind, None, binary, given(text)).await;
+    kept.map_err(|error| error.to_string())
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -97,7 +100,7 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     let two = keep(&codes, "python", None, "two").await.unwrap();
     let (digest, path) = (two.code.digest.clone(), two.code.path.clone());
     has(&place, [&one.code.digest, &digest]);
-    codes.keep_named([digest.clone()].into_iter());
+    codes.keep_named([("python:3.11", &digest)].into_iter());
     drop(one);
     has(&place, [&same.code.digest, &digest]);
     drop((same, two));
@@ -105,13 +108,14 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
 
     // As a restarted daemon finds it.
     let codes = open(&directory);
-    let found =
-        |code| ActionCode { kind: Kind::find("python").unwrap(), binary: false, main: None, code };
-    let two = found(codes.find(&digest).await.unwrap());
+    let python = Kind::find("python").unwrap();
+    let guest = Namespace::guest();
+    let find = || codes.find(&guest, python, None, false, &digest);
+    let two = find().await.unwrap();
     assert_eq!(read(&two).unwrap(), b"two");
     drop(two);
     fs::write(&path, "new").unwrap();
-    assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
+    assert!(matches!(find().await, Err(CodeError::Gone(_))));
     // It is whole again after somebody has given it once more, also while an action has it.
     let two = keep(&codes, "python", None, "two").await.unwrap();
     fs::write(&path, "altered").unwrap();
@@ -119,9 +123,9 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     keep(&codes, "python", None, "two").await.unwrap();
     assert_eq!(read(&two).unwrap(), b"two");
     drop(two);
-    codes.find(&digest).await.unwrap();
+    find().await.unwrap();
     fs::remove_file(&path).unwrap();
-    assert!(matches!(codes.find(&digest).await, Err(CodeError::Gone(_))));
+    assert!(matches!(find().await, Err(CodeError::Gone(_))));
 }
 
 #[tokio::test]
@@ -151,4 +155,34 @@ async fn instances_that_start_at_once_share_the_request() {
     assert_eq!(first.body().as_ptr(), second.body().as_ptr());
     let body: Value = serde_json::from_slice(first.body()).unwrap();
     assert_eq!((&body["value"]["code"], &body["value"]["main"]), (&json!("one"), &json!("main")));
+}
+
+#[tokio::test]
+async fn an_instance_hears_where_code_is_that_has_a_drive() {
+    let (_directory, codes) = place();
+    let code = keep(&codes, "python", None, "one").await.unwrap();
+    assert_eq!(code.drive(), None);
+    let drive = Some(code.code.clone());
+    let contract = RunsCode::new(ActionCode { drive, main: Some("m".to_owned()), ..code });
+    use squeezy_node::{Contract, function::Function};
+    let html = include_str!("../../../../../functions/html/function.toml");
+    let first = contract.start(&Function::parse(html).unwrap()).await.unwrap();
+    let body: Value = serde_json::from_slice(first.body()).unwrap();
+    let right = json!({ "name": "html", "main": "m", "env": {}, "directory": "/action" });
+    assert_eq!((body["value"].clone(), first.uri().path()), (right, "/init"));
+}
+
+#[tokio::test]
+async fn without_a_sandbox_code_is_sent_as_long_as_it_can_be() {
+    let (_directory, codes) = place();
+    let archive = |length| {
+        let mut archive = b"PK\x03\x04".to_vec();
+        archive.resize(length, 7);
+        base64(&archive)
+    };
+    let most = MAX_SENT_CODE_BYTES / 4 * 3;
+    let sent = keep(&codes, "python", None, &archive(most)).await.unwrap();
+    assert_eq!(sent.drive(), None);
+    let error = keep(&codes, "python", None, &archive(most + 1)).await.unwrap_err();
+    assert!(error.contains("needs a drive") && error.contains("install bubblewrap"), "{error}");
 }

@@ -104,6 +104,7 @@ impl From<CodeError> for ServiceError {
     fn from(error: CodeError) -> Self {
         match error {
             CodeError::Blob(error) => error.into(),
+            CodeError::NoSandbox(_) => Self::Internal(error.to_string()),
             other => Self::Invalid(other.to_string()),
         }
     }

@@ -50,7 +50,7 @@ impl Service {
             let problem = format!("exec.main is missing: {} has to know the class", kind.name);
             return Err(ServiceError::Invalid(problem));
         }
-        let code = self.codes.keep(kind, main, exec.binary, code).await?;
+        let code = self.codes.keep(&asker.namespace, kind, main, exec.binary, code).await?;
         let (pinned, image) = self.images.pin(&self.files, kind.image, None).await?;
         Ok(Made { pinned, image, origin: None, code: Some(code) })
     }
@@ -98,9 +98,13 @@ impl Service {
     }
 
     /// What a stored action is made from.
-    pub(super) async fn kept_made(&self, stored: &StoredAction) -> Result<Made, ServiceError> {
+    pub(super) async fn kept_made(
+        &self,
+        namespace: &Namespace,
+        stored: &StoredAction,
+    ) -> Result<Made, ServiceError> {
         let code = match &stored.code {
-            Some(code) => Some(self.kept_code(code).await?),
+            Some(code) => Some(self.kept_code(namespace, code).await?),
             None => None,
         };
         let image = &stored.image;
@@ -111,13 +115,16 @@ impl Service {
         Ok(Made { pinned, image, origin: stored.origin.clone(), code })
     }
 
-    async fn kept_code(&self, stored: &StoredCode) -> Result<ActionCode, ServiceError> {
+    async fn kept_code(
+        &self,
+        namespace: &Namespace,
+        stored: &StoredCode,
+    ) -> Result<ActionCode, ServiceError> {
         let StoredCode { kind, binary, main, digest } = stored;
         let Some(kind) = Kind::find(kind) else {
             return Err(ServiceError::Invalid(self.no_kind(kind)));
         };
-        let code = self.codes.find(digest).await?;
-        Ok(ActionCode { kind, binary: *binary, main: main.clone(), code })
+        Ok(self.codes.find(namespace, kind, main.clone(), *binary, digest).await?)
     }
 
     /// Whether the image that runs code of this kind has been built.

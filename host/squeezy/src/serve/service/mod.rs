@@ -240,7 +240,7 @@ impl Service {
         let made = match (given, &kept) {
             (Some(given), _) => given,
             // The action keeps its stored image, but no settings from the configuration.
-            (None, Some(kept)) => self.kept_made(kept).await?,
+            (None, Some(kept)) => self.kept_made(&name.namespace, kept).await?,
             (None, None) => {
                 return Err(ServiceError::Invalid(
                     "exec is missing: it has to name an image, or have a kind and code".to_owned(),
@@ -274,8 +274,8 @@ impl Service {
     fn keep_named(&self, state: &State) {
         let stored = || state.actions().values();
         self.images.keep_named(stored().filter_map(|stored| stored.digest.clone()));
-        self.codes
-            .keep_named(stored().filter_map(|stored| Some(stored.code.as_ref()?.digest.clone())));
+        let codes = stored().filter_map(|stored| stored.code.as_ref());
+        self.codes.keep_named(codes.map(|code| (&*code.kind, &code.digest)));
     }
 
     /// Adds an action to the node, in a VM of its own: namespaces never share one.
@@ -295,7 +295,8 @@ impl Service {
         let function = &mut change.image.function;
         function.network = network.or(function.network).or(Some(self.config().network));
         function.reach.own = network::own_rules(&change.body)?;
-        if change.code.is_some() {
+        if let Some(code) = &change.code {
+            change.image.code = code.drive();
             let function = &mut change.image.function;
             let memory = function.memory_bytes.to_string();
             function.environment.insert(MEMORY_VARIABLE.to_owned(), memory);

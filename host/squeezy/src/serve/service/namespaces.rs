@@ -97,9 +97,10 @@ impl Service {
             state.actions().iter().filter(move |(other, _)| own(other)).map(|(_, stored)| stored)
         };
         if let (Some(allowed), Some(code)) = (quotas.code_mb, &made.code) {
-            let digests = others().filter_map(|other| Some(&other.code.as_ref()?.digest));
-            let digests = digests.chain([&code.code.digest]);
-            let bytes = digests.map(|digest| self.codes.bytes_of(digest)).sum();
+            let codes = others().filter_map(|other| other.code.as_ref());
+            let codes = codes.map(|code| (&*code.kind, &code.digest));
+            let codes = codes.chain([(code.kind.name, &code.code.digest)]);
+            let bytes = codes.map(|(kind, digest)| self.codes.bytes_of(kind, digest)).sum();
             let allowed = (allowed as u64) << 20;
             if bytes > allowed {
                 return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());

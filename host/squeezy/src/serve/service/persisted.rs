@@ -76,7 +76,7 @@ impl Service {
     ) -> Result<Arc<Action>, ServiceError> {
         check_name(&name.name).map_err(ServiceError::Invalid)?;
         let StoredAction { revision, updated_ms, ref body, .. } = *stored;
-        let Made { pinned, image, origin, code } = self.kept_made(stored).await?;
+        let Made { pinned, image, origin, code } = self.kept_made(&name.namespace, stored).await?;
         let pinned = Some(pinned);
         let body = body.clone();
         let change = Change { body, image, pinned, origin, code, revision, updated_ms };

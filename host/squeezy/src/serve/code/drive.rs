@@ -1,0 +1,247 @@
+//! Drives of code that is large: file systems with the files of an action, which its VM has beside the image that runs
+//! them.
+//!
+//! A drive is made once, in a sandbox, and is there as long as its code is. The blobs in `code-drives/` of the state
+//! directory are directories with a drive and its sum, under a digest of what it was made of.
+
+use super::{ActionCode, CodeError};
+use crate::{
+    put_code::{TAKES, WRONG},
+    serve::{
+        blobs::{Blob, BlobError, Blobs, DiskSpace, Unfinished, blocking, failed, hash, sync},
+        lines::Lines,
+        log::log_warning,
+    },
+};
+use sha2::{Digest as _, Sha256};
+use squeezy_openwhisk::{Digest, Namespace};
+use squeezy_protocol::{CODE_DIRECTORY, MAX_SENT_CODE_BYTES};
+use squeezy_sandbox::{Sandbox, ToolError, lines, output};
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::runtime::Handle;
+
+/// Name of their directory in the state directory.
+pub const DIRECTORY: &str = "code-drives";
+
+/// Files of one: the drive, and the sum of what is in it.
+pub const DRIVE: &str = "code.erofs";
+const SUM: &str = "sum";
+
+/// The directory in which a sandbox makes one, and what is packed of it: the root of the drive.
+const WORK: &str = "work";
+const ROOT: &str = "root";
+
+/// Code that is longer has a drive, in bytes. What is shorter is sent to each instance as soon as it would find it there.
+const MOST_SENT_WITHOUT: u64 = 256 << 10;
+
+/// No file in the sandbox may become longer, in bytes: a drive is a little larger than what is packed at most.
+const MOST_FILE_BYTES: u64 = 512 << 20;
+
+/// What a drive may take beyond its files, in bytes.
+const ENVELOPE_BYTES: u64 = 1 << 20;
+
+/// How long unpacking and packing may take, each.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The most that `mkfs.erofs` may say, in bytes.
+const MOST_SAID: usize = 64 << 10;
+
+/// The version of what drives are: another one has other digests.
+const VERSION: u32 = 1;
+
+/// Where the program and the code are in the sandbox.
+const PROGRAM_THERE: &str = "/squeezy";
+const CODE_THERE: &str = "/code";
+
+/// The drives of a state directory's actions.
+pub struct Drives {
+    blobs: Arc<Blobs>,
+    space: Arc<DiskSpace>,
+    /// This program, which puts the code into its place.
+    program: Option<PathBuf>,
+    /// Whose turn it is to make one.
+    turns: Lines,
+}
+
+impl Drives {
+    /// Opens the drives of a state directory, which must not be in use by another process.
+    pub fn open(
+        state: &Path,
+        space: Arc<DiskSpace>,
+        program: Option<PathBuf>,
+    ) -> Result<Self, BlobError> {
+        let blobs = Blobs::open(state.join(DIRECTORY), space.clone())?;
+        Ok(Self { blobs, space, program, turns: Lines::new(1) })
+    }
+
+    /// The drive of a namespace's code, which is made if it is not there; none if the code is sent to instances.
+    pub async fn of(
+        &self,
+        namespace: &Namespace,
+        code: &ActionCode,
+    ) -> Result<Option<Arc<Blob>>, CodeError> {
+        let bytes = code.bytes()?;
+        if bytes <= MOST_SENT_WITHOUT {
+            return Ok(None);
+        }
+        let sent_bytes = if code.binary { bytes.div_ceil(3) * 4 } else { bytes };
+        match self.find_or_make(namespace, code).await {
+            Err(CodeError::NoSandbox(reason)) if sent_bytes <= MAX_SENT_CODE_BYTES as u64 => {
+                log_warning(&format!(
+                    "each instance gets its code, which would be faster on a drive of its VM: {reason}"
+                ));
+                Ok(None)
+            }
+            made => made.map(Some),
+        }
+    }
+
+    async fn find_or_make(
+        &self,
+        namespace: &Namespace,
+        code: &ActionCode,
+    ) -> Result<Arc<Blob>, CodeError> {
+        let key = key(code.kind.name, &code.code.digest);
+        if let Some(drive) = self.find(&key).await? {
+            return Ok(drive);
+        }
+        let _turn = self.turns.turn(namespace).await;
+        // Somebody may have made it meanwhile.
+        if let Some(drive) = self.find(&key).await? {
+            return Ok(drive);
+        }
+        let Some(program) = self.program.clone() else {
+            return Err(CodeError::NoSandbox("the daemon's own program is not there".to_owned()));
+        };
+        let (blobs, space, code) = (self.blobs.clone(), self.space.clone(), code.clone());
+        let tools = Handle::current();
+        blocking(move || {
+            blobs.add(|unfinished| {
+                make(&tools, &program, &space, &code, unfinished)?;
+                Ok::<_, CodeError>(key)
+            })
+        })
+        .await
+    }
+
+    /// The drive with this digest, if it is there as it was made.
+    async fn find(&self, key: &Digest) -> Result<Option<Arc<Blob>>, CodeError> {
+        let (blobs, key) = (self.blobs.clone(), key.clone());
+        blocking(move || match blobs.find(&key, |place| verify(place, &key)) {
+            // What it is made of is there.
+            Err(CodeError::Gone(_)) => Ok(None),
+            found => found,
+        })
+        .await
+    }
+
+    /// What the drive of this code of a kind takes on the disk, in bytes; nothing if it has none.
+    pub fn bytes_of(&self, kind: &str, code: &Digest) -> u64 {
+        self.blobs.bytes_of(&key(kind, code))
+    }
+
+    /// Says of which code there may be drives from now on.
+    pub fn keep_of<'a>(&self, named: impl Iterator<Item = (&'a str, &'a Digest)>) {
+        self.blobs.keep(named.map(|(kind, code)| key(kind, code)).collect());
+    }
+}
+
+/// The digest of a drive: of what it is made of, and how.
+fn key(kind: &str, code: &Digest) -> Digest {
+    Digest::of_sum(Sha256::digest(format!("{VERSION} {kind} {code}")).into())
+}
+
+/// Fails if the drive in this directory is not the one that was made.
+fn verify(place: &Path, key: &Digest) -> Result<(), CodeError> {
+    let wanted = fs::read_to_string(place.join(SUM));
+    match (wanted, hash(&place.join(DRIVE))) {
+        (Ok(wanted), Ok(sum)) if wanted == sum.digits() => Ok(()),
+        (_, Err(error)) if !error.is_missing() => Err(error.into()),
+        _ => Err(CodeError::Gone(key.clone())),
+    }
+}
+
+/// Makes the drive of code in a directory that is not finished.
+fn make(
+    tools: &Handle,
+    program: &Path,
+    space: &Arc<DiskSpace>,
+    code: &ActionCode,
+    unfinished: &mut Unfinished,
+) -> Result<(), CodeError> {
+    let place = unfinished.path().to_owned();
+    let work = place.join(WORK);
+    for directory in [&place, &work, &work.join(ROOT)] {
+        DirBuilder::new().mode(0o700).create(directory).map_err(failed(directory))?;
+    }
+    // Until the files are gone, nobody else can have their space, nor that of the drive.
+    let mut taken = space.take_none();
+    let take = |line: &str| {
+        let bytes = line.strip_prefix(TAKES).and_then(|bytes| bytes.parse::<u64>().ok());
+        taken.grow_to(bytes.unwrap_or(0).saturating_mul(2).saturating_add(ENVELOPE_BYTES))
+    };
+    tools.block_on(put(program, code, &work, take))?;
+    tools.block_on(pack(&work))?;
+    let made = work.join(DRIVE);
+    taken.shrink(fs::symlink_metadata(&made).map_err(failed(&made))?.len());
+    let sum = unfinished.take_in(&made, &place.join(DRIVE))?;
+    fs::remove_dir_all(&work).map_err(failed(&work))?;
+    drop(taken);
+    let mut file = unfinished.file(place.join(SUM))?;
+    file.write(sum.digits().as_bytes())?;
+    file.finish()?;
+    Ok(sync(&place)?)
+}
+
+/// Puts the files of code where they are packed, after `take` has heard how much that takes.
+async fn put(
+    program: &Path,
+    code: &ActionCode,
+    work: &Path,
+    take: impl FnMut(&str) -> Result<(), BlobError>,
+) -> Result<(), CodeError> {
+    let files = vec![(program.to_owned(), PROGRAM_THERE), (code.code.path.clone(), CODE_THERE)];
+    let sandbox = Sandbox { work, files, most_file_bytes: MOST_FILE_BYTES };
+    let directory = format!("{ROOT}{CODE_DIRECTORY}");
+    let mut command = vec![PROGRAM_THERE, "put-code", CODE_THERE, directory.as_str()];
+    command.extend(["--file", code.kind.file]);
+    command.extend(code.kind.packed.then_some("--packed"));
+    let put = tokio::time::timeout(LIMIT, lines(sandbox.command(command), take)).await;
+    put.map_err(|_| too_long("unpacking"))?.map_err(|error| match error {
+        ToolError::Refused(error) => error.into(),
+        ToolError::Said(reason) if is_full(&reason) => BlobError::DiskFull.into(),
+        ToolError::Said(reason) if reason.starts_with(WRONG) => CodeError::Wrong(reason),
+        ToolError::Said(reason) => CodeError::NoSandbox(reason),
+        ToolError::Missing(error) => CodeError::NoSandbox(error.to_string()),
+    })
+}
+
+/// Makes the drive of these files.
+async fn pack(work: &Path) -> Result<(), CodeError> {
+    let sandbox = Sandbox { work, files: Vec::new(), most_file_bytes: MOST_FILE_BYTES };
+    let identifier = "00000000-0000-0000-0000-000000000000";
+    // As images that are pulled: what is packed better takes several times as long.
+    let command = ["mkfs.erofs", "--quiet", "-zlz4", "-x-1", "-U", identifier, DRIVE, ROOT];
+    let packed = tokio::time::timeout(LIMIT, output(sandbox.command(command), MOST_SAID)).await;
+    packed.map_err(|_| too_long("packing"))?.map(drop).map_err(|error| match error {
+        ToolError::Said(reason) if is_full(&reason) => BlobError::DiskFull.into(),
+        ToolError::Said(reason) => failed(work)(io::Error::other(reason)).into(),
+        ToolError::Refused(never) => match never {},
+        ToolError::Missing(error) => CodeError::NoSandbox(error.to_string()),
+    })
+}
+
+fn is_full(reason: &str) -> bool {
+    reason.to_lowercase().contains("no space left on device")
+}
+
+fn too_long(what: &str) -> CodeError {
+    CodeError::Wrong(format!("{what} it takes more than {} s", LIMIT.as_secs()))
+}
