@@ -5,8 +5,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-/// Longest code in a request of a client, in bytes, as a text or in base64.
-pub const MAX_CODE_BYTES: usize = 16 << 20;
+/// Longest code in a request of a client, in bytes, as a text or in base64: as in OpenWhisk.
+pub const MAX_CODE_BYTES: usize = 48 << 20;
 
 /// Longest code in a request to an instance, in the same bytes. What is longer is on a drive.
 pub const MAX_SENT_CODE_BYTES: usize = 16 << 20;

@@ -178,7 +178,7 @@ mod tests {
         }
         fs::write(directory.path().join("what.zip"), archive("what")).unwrap();
         fs::write(directory.path().join("none.zip"), "PK").unwrap();
-        File::create(directory.path().join("long.py")).unwrap().set_len(17 << 20).unwrap();
+        File::create(directory.path().join("long.py")).unwrap().set_len(49 << 20).unwrap();
         assert!(
             CodeFile::find(&directory.path().join("missing.py"), None, None).unwrap().is_none()
         );
@@ -188,6 +188,6 @@ mod tests {
         }
         let long = CodeFile::find(&directory.path().join("long.py"), None, None).unwrap().unwrap();
         let error = long.exec().unwrap_err().to_string();
-        assert!(error.contains("it has 17.0 MiB, and code may have 16.0 MiB"), "{error}");
+        assert!(error.contains("it has 49.0 MiB, and code may have 48.0 MiB"), "{error}");
     }
 }

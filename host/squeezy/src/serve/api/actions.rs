@@ -1,13 +1,18 @@
 //! Actions and their invocation.
 
 use super::{
-    Api, HeldForBody, MAX_BODY_BYTES, error::ApiError, namespaces::ActionName, put,
-    sending::Recipient,
+    Api, HeldForBody, MAX_BODY_BYTES,
+    error::ApiError,
+    namespaces::ActionName,
+    put,
+    sending::{Recipient, Source},
+    upload::Uploaded,
 };
 use crate::serve::{
     blobs::blocking,
-    code::{ActionCode, CodeError, write_as_json},
+    code::{ActionCode, CodeLiteral},
     failure_reasons::without_directories,
+    log::log_warning,
     service::{Answered, CallOrigin},
 };
 use axum::{
@@ -24,13 +29,16 @@ use squeezy_openwhisk::{
     Namespace,
     activation::{Activation, Status},
 };
-use std::time::Duration;
+use std::{io, time::Duration};
 
 /// The maximum number of entries in a list.
 const MOST_LISTED: usize = 200;
 
 /// How long a blocking call waits; after that the client gets the activation's id.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What an answer with code takes of memory while it is sent, in bytes: a few pieces of it.
+const MOST_SENDING_BYTES: usize = 1 << 20;
 
 /// The response header with the activation's id.
 pub const ID_HEADER: &str = "x-openwhisk-activation-id";
@@ -110,7 +118,7 @@ pub async fn show(
     }
 }
 
-/// An action with its code, which is not made a value.
+/// An action with its code, which is read while it is sent.
 async fn with_code(
     recipient: &Recipient,
     mut described: Value,
@@ -121,25 +129,46 @@ async fn with_code(
     };
     let exec = described.as_object_mut().and_then(|action| action.remove("exec"));
     let (exec, rest) = (exec.unwrap_or_default().to_string(), described.to_string());
-    // As text, and as it is read: an archive is encoded piece by piece.
+    // What has been read and what is being sent; in base64 it is a third longer.
     let length = code.bytes().map_err(|error| internal(&error))?;
     let length = usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(2);
-    let bytes = recipient.part.at_most(length.saturating_add(exec.len() + rest.len()));
+    let around = exec.len() + rest.len();
+    let bytes = recipient.part.at_most(length.min(MOST_SENDING_BYTES) + around);
     let held = recipient.part.take_for_answer(bytes).await;
     let held = held.map_err(|none| ApiError::no_room(none, bytes))?;
-    let text = blocking(move || {
-        let mut text = Vec::with_capacity(length);
-        text.extend_from_slice(b"{\"exec\":");
-        text.extend_from_slice(exec.trim_end_matches('}').as_bytes());
-        text.extend_from_slice(b",\"code\":");
-        write_as_json(&code, &mut text)?;
-        text.extend_from_slice(b"},");
-        text.extend_from_slice(rest.trim_start_matches('{').as_bytes());
-        Ok::<_, CodeError>(text)
-    });
-    let text = text.await.map_err(|error| internal(&error))?;
+    let literal = blocking(move || CodeLiteral::open(code)).await;
+    let literal = literal.map_err(|error| internal(&error))?;
+    let before = format!("{{\"exec\":{},\"code\":", exec.trim_end_matches('}'));
+    let after = format!("}},{}", rest.trim_start_matches('{'));
+    let body = WithCode { before: Some(before), literal: Some(literal), after: Some(after) };
     let kind = [(CONTENT_TYPE, "application/json")];
-    Ok((kind, recipient.body(text, held)).into_response())
+    Ok((kind, recipient.stream(body, length.saturating_add(around), held)).into_response())
+}
+
+/// The text of an action with its code.
+struct WithCode {
+    before: Option<String>,
+    literal: Option<CodeLiteral>,
+    after: Option<String>,
+}
+
+impl Source for WithCode {
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if let Some(before) = self.before.take() {
+            return Ok(Some(before.into_bytes()));
+        }
+        if let Some(literal) = &mut self.literal {
+            match literal.next_piece() {
+                Ok(Some(piece)) => return Ok(Some(piece)),
+                Ok(None) => self.literal = None,
+                Err(error) => {
+                    log_warning(&format!("code cannot be sent: {error}"));
+                    return Err(io::Error::other(error));
+                }
+            }
+        }
+        Ok(self.after.take().map(String::into_bytes))
+    }
 }
 
 /// Query parameters for creating an action or a package.
@@ -154,10 +183,11 @@ pub async fn put(
     ActionName(name): ActionName,
     options: Result<Query<PutOptions>, QueryRejection>,
     Extension(held): Extension<HeldForBody>,
+    Extension(uploaded): Extension<Uploaded>,
     body: Bytes,
 ) -> Result<Json<Value>, ApiError> {
     let Query(options) = options?;
-    let (action, code) = put::read(&body)?;
+    let (action, code) = put::read(&body, uploaded.take())?;
     drop(body);
     // It need not wait for the action's change.
     let turn = held.as_ref().and_then(|held| held.take_turn());

@@ -16,6 +16,7 @@ mod put;
 mod reload;
 mod sending;
 mod tenants;
+mod upload;
 mod web_actions;
 
 use super::{
@@ -30,7 +31,7 @@ use super::{
 };
 use axum::{
     Router,
-    body::{Body, HttpBody},
+    body::{Body, Bytes, HttpBody},
     extract::{DefaultBodyLimit, Extension, Request, State},
     http::{
         Extensions, HeaderMap, Method, StatusCode,
@@ -44,20 +45,17 @@ pub use error::ApiError;
 use http_body_util::BodyExt;
 use sending::Recipient;
 use squeezy_openwhisk::{MAX_ARGUMENTS_BYTES, size_of_text};
-use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+use upload::{MAX_UPLOAD_BYTES, Uploaded};
 
 /// The maximum size of a request's body in bytes, as in OpenWhisk.
 const MAX_BODY_BYTES: usize = MAX_ARGUMENTS_BYTES;
 
 /// How much of a larger body is read before it is refused.
 const MOST_READ_BYTES: usize = 16 << 20;
-
-/// The maximum size of a body with an action's code, in bytes.
-const MAX_CODE_BODY_BYTES: usize = MAX_CODE_BYTES;
 
 /// How long a client may take to send the body, once there is memory for it.
 const BODY_LIMIT: Duration = Duration::from_secs(30);
@@ -154,19 +152,31 @@ async fn whole_body(
     next: Next,
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
-    // Nothing else that is put is so large.
-    let most = if parts.method == Method::PUT { MAX_CODE_BODY_BYTES } else { MAX_BODY_BYTES };
     let part = api.bodies.part(api.tenants.payer(&caller.namespace));
     let place = parts.extensions.get::<Arc<Place>>().cloned();
     let recipient = Recipient { part, place };
-    let limits = BodyLimits { most, head_bytes: 0, copies: COPIES };
-    let (body, held) = read(&recipient, body, limits, more_for_values).await?;
+    // Nothing else that is put is so large.
+    let most = if parts.method == Method::PUT { MAX_UPLOAD_BYTES } else { MAX_BODY_BYTES };
+    let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
+    let (body, held, uploaded) = match length {
+        Some(length) if length > MAX_BODY_BYTES && length <= most => {
+            let (rest, held, uploaded) =
+                upload::read(&api.service, &recipient, body, length).await?;
+            (rest, Some(held), uploaded)
+        }
+        _ => {
+            let limits = BodyLimits { most, head_bytes: 0, copies: COPIES };
+            let (body, held) = read(&recipient, body, limits, more_for_values).await?;
+            (body, held, Uploaded::default())
+        }
+    };
     if !api.tenants.knows(&caller) {
         return Err(ApiError::unauthorized());
     }
     let held = held.map(Arc::new);
     parts.extensions.insert(held.clone());
     parts.extensions.insert(recipient);
+    parts.extensions.insert(uploaded);
     let body = Body::from(bodies::held(body, held));
     Ok(next.run(Request::from_parts(parts, body)).await)
 }
@@ -217,7 +227,8 @@ async fn reserve(part: &Part, length: usize, limits: BodyLimits) -> Result<Held,
         let bytes = head_bytes + copies * length;
         (bytes, part.take_for_request(bytes).await)
     } else {
-        // Nearly all of it is code, of which there is a copy if it is a text with escapes.
+        // Nearly all of it is code, which only takes memory on its way to the disk; with so much of it at a time, no more
+        // than a few are under way.
         let bytes = head_bytes + 2 * length + copies * MAX_BODY_BYTES;
         (bytes, part.take_for_code(bytes).await)
     };
@@ -228,18 +239,55 @@ async fn reserve(part: &Part, length: usize, limits: BodyLimits) -> Result<Held,
 fn more_for_values(body: &[u8]) -> usize {
     // If it is not valid JSON, the handler rejects it.
     let value = size_of_text(body).unwrap_or(0);
-    if body.len() <= MAX_BODY_BYTES {
-        return (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len());
+    (2 * value + 2 * body.len()).saturating_sub(COPIES * body.len())
+}
+
+/// What comes of a body, which has to come in time.
+struct Frames {
+    body: Body,
+    begin: Instant,
+    limit: Duration,
+    /// What has come so far, in bytes.
+    length: usize,
+}
+
+impl Frames {
+    fn new(body: Body, limit: Duration) -> Self {
+        Self { body, begin: Instant::now(), limit, length: 0 }
     }
-    let of_strings = body.len() + MAX_BODY_BYTES;
-    2 * value.saturating_sub(of_strings)
+
+    /// What comes next; `None` at the end. Whoever is too slow keeps memory that others wait for no longer.
+    async fn next(&mut self, held: &Held) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            let frame = tokio::time::timeout(LOOK, self.body.frame()).await;
+            let took = self.begin.elapsed();
+            let is_slow = (self.length as f64) < took.as_secs_f64() * LEAST_RATE;
+            let is_too_slow = is_slow && took > LEAST_RATE_AFTER && held.is_wanted();
+            // Whoever has the turn of all leaves it in time for those who wait for it.
+            let limit = if held.is_turn_wanted() { self.limit / 3 } else { self.limit };
+            if is_too_slow || took > limit {
+                return Err(ApiError::too_slow());
+            }
+            let frame = match frame {
+                Ok(Some(frame)) => frame,
+                Ok(None) => return Ok(None),
+                Err(_) => continue,
+            };
+            let broken =
+                |_| ApiError::bad_request("The request ends in the middle of its content.");
+            if let Ok(data) = frame.map_err(broken)?.into_data() {
+                self.length += data.len();
+                return Ok(Some(data));
+            }
+        }
+    }
 }
 
 /// Reads a body of at most `most` bytes into memory that was reserved before; says when it begins to wait for the client.
 /// Somewhat more than the limit is read too, for clients that only read the response after sending everything.
 async fn collect(
     part: &Part,
-    mut body: Body,
+    body: Body,
     limits: BodyLimits,
     waits: impl FnOnce(),
 ) -> Result<(Vec<u8>, Option<Held>), ApiError> {
@@ -255,32 +303,15 @@ async fn collect(
     let room = if expected > most { 0 } else { expected };
     let mut held = reserve(part, room, limits).await?;
     waits();
-    let begin = Instant::now();
-    let (mut whole, mut length) = (Vec::with_capacity(room), 0);
-    loop {
-        let frame = tokio::time::timeout(LOOK, body.frame()).await;
-        let took = begin.elapsed();
-        let is_slow = (length as f64) < took.as_secs_f64() * LEAST_RATE;
-        let is_too_slow = is_slow && took > LEAST_RATE_AFTER && held.is_wanted();
-        // Whoever has the turn of all leaves it in time for those who wait for it.
-        let limit = if held.is_turn_wanted() { BODY_LIMIT / 3 } else { BODY_LIMIT };
-        if is_too_slow || took > limit {
-            return Err(ApiError::too_slow());
-        }
-        let frame = match frame {
-            Ok(Some(frame)) => frame,
-            Ok(None) => break,
-            Err(_) => continue,
-        };
-        let broken = |_| ApiError::bad_request("The request ends in the middle of its content.");
-        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-        length += data.len();
-        if length <= room {
+    let (mut frames, mut whole) = (Frames::new(body, BODY_LIMIT), Vec::with_capacity(room));
+    while let Some(data) = frames.next(&held).await? {
+        if frames.length <= room {
             whole.extend_from_slice(&data);
-        } else if length > MOST_READ_BYTES.max(most) {
+        } else if frames.length > MOST_READ_BYTES.max(most) {
             break;
         }
     }
+    let length = frames.length;
     if length > room {
         // Without an announced length there is room for an ordinary body.
         let most = if room == 0 { most } else { room.max(MAX_BODY_BYTES) };
@@ -336,8 +367,6 @@ fn code() -> String {
 mod tests {
     use super::*;
     use crate::serve::bodies::Payer;
-    use axum::body::Bytes;
-    use serde_json::json;
     use std::{
         convert::Infallible,
         pin::Pin,
@@ -372,25 +401,6 @@ mod tests {
             let refused = collect(&part, body(bytes), SMALL_BODY, || {}).await.err().unwrap();
             assert_eq!(refused.into_response().status(), 413);
         }
-    }
-
-    #[tokio::test]
-    async fn code_may_be_larger() {
-        let part = Bodies::new(64 << 20).part(Payer::named("acme"));
-        let body = |bytes| Body::from(vec![b'x'; bytes]);
-        let limits = BodyLimits { most: MAX_CODE_BODY_BYTES, ..SMALL_BODY };
-        let (whole, held) = collect(&part, body(MAX_CODE_BODY_BYTES), limits, || {}).await.unwrap();
-        assert!(whole.len() == MAX_CODE_BODY_BYTES && held.is_some());
-        drop(held);
-        let refused = collect(&part, body(MAX_CODE_BODY_BYTES + 1), limits, || {}).await;
-        assert_eq!(refused.err().unwrap().into_response().status(), 413);
-
-        let code = |code: &str| json!({ "exec": { "code": code } }).to_string();
-        let length = 2 << 20;
-        assert_eq!(more_for_values(code(&"x".repeat(length)).as_bytes()), 0);
-        assert_eq!(more_for_values(code(&"\n".repeat(length)).as_bytes()), 0);
-        let arrays = format!("[{}]", vec!["[0]"; length].join(","));
-        assert!(more_for_values(arrays.as_bytes()) > 20 * length);
     }
 
     #[tokio::test]

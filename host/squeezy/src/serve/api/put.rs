@@ -1,7 +1,7 @@
 //! The body of a request that makes an action: its code, which may be large, is not made a value.
 
 use super::{MAX_BODY_BYTES, actions::malformed, error::ApiError};
-use crate::serve::code::GivenCode;
+use crate::serve::{blobs::Spool, code::GivenCode};
 use axum::body::Bytes;
 use serde_json::{Map, Value, value::RawValue};
 use squeezy_openwhisk::action::ActionBody;
@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 /// The members of an object, as text. An array of their values is none.
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
-/// The action that a request describes, and its code.
-pub fn read(body: &Bytes) -> Result<(ActionBody, Option<GivenCode>), ApiError> {
+/// The action that a request describes, and its code, which may have been taken out of it.
+pub fn read(
+    body: &Bytes,
+    uploaded: Option<Spool>,
+) -> Result<(ActionBody, Option<GivenCode>), ApiError> {
     let mut members: Members<'_> = serde_json::from_slice(body).map_err(malformed)?;
     let exec = members.remove("exec");
     let exec = exec.map(|exec| serde_json::from_str::<Option<Members<'_>>>(exec.get()));
@@ -31,7 +34,11 @@ pub fn read(body: &Bytes) -> Result<(ActionBody, Option<GivenCode>), ApiError> {
         action.insert("exec".to_owned(), values(exec)?.into());
     }
     let action = serde_json::from_value(action.into()).map_err(malformed)?;
-    Ok((action, code.and_then(GivenCode::new)))
+    let code = match uploaded {
+        Some(spool) => GivenCode::spooled(spool),
+        None => code.and_then(GivenCode::new),
+    };
+    Ok((action, code))
 }
 
 fn values(members: Members<'_>) -> Result<Map<String, Value>, ApiError> {
@@ -46,7 +53,7 @@ mod tests {
     use serde_json::json;
 
     fn read(text: &str) -> Result<(ActionBody, Option<GivenCode>), u16> {
-        let read = super::read(&Bytes::from(text.to_owned()));
+        let read = super::read(&Bytes::from(text.to_owned()), None);
         read.map_err(|error| error.into_response().status().as_u16())
     }
 

@@ -15,14 +15,16 @@ use serde::Serialize;
 use squeezy_openwhisk::length_as_text;
 use std::{
     convert::Infallible,
+    io,
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
+use tokio::task::JoinHandle;
 
 /// How long an answer is sent at most while others wait for memory.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -71,11 +73,22 @@ impl Recipient {
         let Some(place) = self.place.clone().filter(|_| bytes.len() > SMALL) else {
             return bodies::held(bytes, held).into();
         };
-        let least_rate = (bytes.len() as f64 / LONGEST.as_secs_f64()).max(LEAST_RATE);
-        let sending = Arc::new(Sending { held, sent_bytes: AtomicUsize::new(0), least_rate });
-        tokio::spawn(watch(Arc::downgrade(&sending), Arc::downgrade(&place)));
+        let sending = Sending::start(held, bytes.len(), Some(&place));
         Body::new(Pieces { rest: bodies::held(bytes, sending.clone()), last_bytes: 0, sending })
     }
+
+    /// The body of an answer of about so many bytes that is made as it is sent; memory for a few pieces has been
+    /// reserved. The connection is closed as with others.
+    pub fn stream(&self, source: impl Source + Unpin, length: usize, held: Held) -> Body {
+        let sending = Sending::start(held, length, self.place.as_ref());
+        Body::new(Stream { source: Some(source), making: None, last_bytes: 0, sending })
+    }
+}
+
+/// What makes an answer piece by piece, where it may wait for the disk.
+pub trait Source: Send + 'static {
+    /// The next piece, which is not empty; none after the last one. After an error, the answer is broken off.
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>>;
 }
 
 /// An answer that is being sent, until nobody needs its bytes any more.
@@ -85,6 +98,60 @@ struct Sending {
     sent_bytes: AtomicUsize,
     /// In bytes per second, while others wait for memory.
     least_rate: f64,
+}
+
+impl Sending {
+    /// Begins to send an answer of about so many bytes. Whoever reads too slowly leaves this place.
+    fn start(held: Held, length: usize, place: Option<&Arc<Place>>) -> Arc<Self> {
+        let least_rate = (length as f64 / LONGEST.as_secs_f64()).max(LEAST_RATE);
+        let sending = Arc::new(Self { held, sent_bytes: AtomicUsize::new(0), least_rate });
+        if let Some(place) = place {
+            tokio::spawn(watch(Arc::downgrade(&sending), Arc::downgrade(place)));
+        }
+        sending
+    }
+}
+
+/// An answer whose pieces are made as they are sent.
+struct Stream<S> {
+    /// What makes them, unless it makes one.
+    source: Option<S>,
+    making: Option<JoinHandle<(S, io::Result<Option<Vec<u8>>>)>>,
+    /// The length of the latest piece, which has been sent when the next one is asked for, in bytes.
+    last_bytes: usize,
+    sending: Arc<Sending>,
+}
+
+impl<S: Source + Unpin> HttpBody for Stream<S> {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let this = self.get_mut();
+        if let Some(mut source) = this.source.take() {
+            this.sending.sent_bytes.fetch_add(this.last_bytes, Ordering::Relaxed);
+            this.making = Some(tokio::task::spawn_blocking(move || {
+                let piece = source.next();
+                (source, piece)
+            }));
+        }
+        let Some(making) = &mut this.making else { return Poll::Ready(None) };
+        let made = ready!(Pin::new(making).poll(context));
+        this.making = None;
+        Poll::Ready(match made {
+            Ok((source, Ok(Some(piece)))) => {
+                this.source = Some(source);
+                this.last_bytes = piece.len();
+                Some(Ok(Frame::data(piece.into())))
+            }
+            Ok((_, Ok(None))) => None,
+            Ok((_, Err(error))) => Some(Err(error)),
+            Err(error) => Some(Err(io::Error::other(error))),
+        })
+    }
 }
 
 /// An answer in pieces.
@@ -173,6 +240,47 @@ mod tests {
             drop(unread);
         });
         assert!(next.is_ok() && begin.elapsed() < Duration::from_secs(3));
+    }
+
+    /// So many pieces of this length, and then an error, if there is to be one.
+    struct Some64 {
+        left: usize,
+        fails: bool,
+    }
+
+    impl Source for Some64 {
+        fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+            match self.left {
+                0 if self.fails => Err(io::Error::other("no more")),
+                0 => Ok(None),
+                _ => {
+                    self.left -= 1;
+                    Ok(Some(vec![b'x'; 64 << 10]))
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_be_made_while_it_is_sent() {
+        let (recipient, place) = recipient().await;
+        let part = &recipient.part;
+        let all = part.at_most(usize::MAX);
+        let answer = async |left, fails| {
+            let held = part.take_for_answer(all).await.unwrap();
+            recipient.stream(Some64 { left, fails }, left << 16, held)
+        };
+        let read = answer(20, false).await.collect().await.unwrap().to_bytes();
+        assert_eq!(read.len(), 20 << 16);
+        assert!(answer(3, true).await.collect().await.is_err());
+        // Whoever does not read it goes as others do.
+        let mut unread = answer(20, false).await;
+        unread.frame().await.unwrap().unwrap();
+        let (next, ()) = tokio::join!(part.take_for_answer(all), async {
+            place.left().await;
+            drop(unread);
+        });
+        assert!(next.is_ok());
     }
 
     #[tokio::test]

@@ -5,8 +5,10 @@
 //! stored action has its blobs; what nobody names then is removed the next time that the names are known.
 
 mod space;
+mod spool;
 
 pub use space::{DiskSpace, TakenSpace};
+pub use spool::Spool;
 
 use crate::mutex::lock;
 use sha2::{Digest as _, Sha256};

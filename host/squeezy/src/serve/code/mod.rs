@@ -11,9 +11,9 @@ mod json;
 
 pub use contract::RunsCode;
 pub use given::GivenCode;
-pub use json::write_as_json;
+pub use json::{CodeLiteral, write_as_json};
 
-use super::blobs::{Blob, BlobError, Blobs, DiskSpace, blocking, failed, hash};
+use super::blobs::{Blob, BlobError, Blobs, DiskSpace, Spool, blocking, failed, hash};
 use drive::Drives;
 use squeezy_openwhisk::{Digest, Namespace, kind::Kind};
 use std::{
@@ -90,6 +90,12 @@ impl Codes {
         Ok(Self { blobs, drives: Drives::open(state, space, program)? })
     }
 
+    /// A place for code that is on its way.
+    pub async fn spool(&self) -> Result<Spool, BlobError> {
+        let blobs = self.blobs.clone();
+        blocking(move || Spool::new(&blobs)).await
+    }
+
     /// Keeps code that a client has given for an action of a namespace and of a kind.
     pub async fn keep(
         &self,
@@ -101,7 +107,7 @@ impl Codes {
     ) -> Result<ActionCode, CodeError> {
         let blobs = self.blobs.clone();
         let kept = blocking(move || {
-            let binary = given.is_binary(binary);
+            let binary = given.is_binary(binary)?;
             let begins = given.beginning(binary)?;
             if let Some(problem) = kind.problem(binary, &begins) {
                 return Err(CodeError::Wrong(problem));

@@ -186,3 +186,47 @@ async fn without_a_sandbox_code_is_sent_as_long_as_it_can_be() {
     let error = keep(&codes, "python", None, &archive(most + 1)).await.unwrap_err();
     assert!(error.contains("needs a drive") && error.contains("install bubblewrap"), "{error}");
 }
+
+#[tokio::test]
+async fn code_that_was_put_on_the_disk_is_the_same() {
+    let (directory, codes) = place();
+    let keep_spooled = async |kind: &str, binary, text: &[u8]| {
+        let mut spool = codes.spool().await.unwrap();
+        spool.write(text).unwrap();
+        let kind = Kind::find(kind).unwrap();
+        let given = GivenCode::spooled(spool).unwrap();
+        let kept = codes.keep(&Namespace::guest(), kind, None, binary, given).await;
+        kept.map_err(|error| error.to_string())
+    };
+    assert!(GivenCode::spooled(codes.spool().await.unwrap()).is_none());
+    let archive: Vec<u8> =
+        b"PK\x03\x04".iter().copied().chain((0..200_000).map(|n| n as u8)).collect();
+    let blanks = " \n".repeat(70_000);
+    for (kind, binary, text) in [
+        ("python", None, base64(&archive)),
+        ("python", Some(true), format!("{blanks}{}{blanks}", base64(&archive))),
+        ("native", None, base64(b"\x7fELF and so on")),
+        ("python", None, format!("x{}", "aé€😀\n".repeat(20_000))),
+    ] {
+        let there = keep(&codes, kind, binary, &text).await.unwrap();
+        let here = keep_spooled(kind, binary, text.as_bytes()).await.unwrap();
+        assert_eq!((&here.code.digest, here.binary), (&there.code.digest, there.binary));
+    }
+    for (binary, text, part) in [
+        (Some(true), b"UEsDBA=*".to_vec(), "not in base64"),
+        (None, format!("{}====AAAA", base64(b"PK\x03\x04").repeat(40_000)).into(), "base64"),
+        (Some(true), base64(b"def main").into(), "zip archive"),
+        (None, b"def main\xff".to_vec(), "neither a text"),
+        (None, "é".as_bytes()[..1].to_vec(), "neither a text"),
+    ] {
+        let error = keep_spooled("python", binary, &text).await.unwrap_err();
+        assert!(error.starts_with("exec.code: ") && error.contains(part), "{error}");
+    }
+    // What was on the way is gone.
+    codes.keep_named(std::iter::empty());
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while names(&directory) > 0 {
+        assert!(std::time::Instant::now() < deadline);
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}

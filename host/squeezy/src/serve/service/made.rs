@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::serve::{
+    blobs::Spool,
     images::PinError,
     registry::{Pulled, Reference},
     state::StoredCode,
@@ -125,6 +126,11 @@ impl Service {
             return Err(ServiceError::Invalid(self.no_kind(kind)));
         };
         Ok(self.codes.find(namespace, kind, main.clone(), *binary, digest).await?)
+    }
+
+    /// A place for code that is on its way.
+    pub async fn spool(&self) -> Result<Spool, ServiceError> {
+        Ok(self.codes.spool().await?)
     }
 
     /// Whether the image that runs code of this kind has been built.
