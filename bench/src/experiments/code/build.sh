@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes what `squeezy bench code` compares: images of the functions, those of the runtimes, and the code in build/code.
+# Makes what `squeezy bench code` compares: images of the functions, those of the runtimes, and the code in build/code,
+# with the drives that the daemon makes of what is large.
 # The same input gives the same code. Takes root, as examples/go-hello is an OCI image.
 # usage: bench/src/experiments/code/build.sh
 set -euo pipefail
@@ -44,6 +45,19 @@ with zipfile.ZipFile(archive, "w") as file:
         entry = zipfile.ZipInfo(str(path.relative_to(directory)))
         file.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 PYTHON
+
+# drive NAME: what the daemon makes of code that is large, of the files in the directory `drive`.
+drive() {
+	chmod -R u=rwX,go=rX "$work/drive"
+	mkfs.erofs --quiet -zlz4 -x-1 -T0 --all-root -U 00000000-0000-0000-0000-000000000000 "$work/code/$1.erofs" "$work/drive"
+	rm -r "$work/drive"
+}
+mkdir -p "$work/drive/action"
+cp "$work/code/native" "$work/drive/action/exec"
+drive native
+mkdir "$work/drive"
+cp -r "$work/html" "$work/drive/action"
+drive html
 
 chmod -R u=rwX,go=rX "$work/code"
 rm -rf "$build/code"

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use squeezy_node::{Call, Contract, function::Function};
 use squeezy_openwhisk::{OpenWhisk, contract, kind::is_binary};
+use squeezy_protocol::CODE_DIRECTORY;
 use squeezy_vmm::BoxFuture;
 use std::{fs, path::Path, time::Duration};
 
-/// OpenWhisk's contract, with code in the first request, as the daemon sends it.
+/// OpenWhisk's contract, with code in the first request, as the daemon sends it, or with where that is.
 pub(super) struct WithCode {
     /// The body of that request, which all instances get.
     first: Bytes,
@@ -29,6 +30,13 @@ impl WithCode {
         contract::write_init(function, binary, None, &mut first, write)
             .map_err(|e| BenchError::file(path, e))?;
         Ok(Self { first: first.into() })
+    }
+}
+
+impl WithCode {
+    /// The same of a function whose code is on a drive: as the daemon says it.
+    pub(super) fn on_drive(function: &str) -> Self {
+        Self { first: contract::init_in_directory(function, None, CODE_DIRECTORY) }
     }
 }
 
@@ -74,6 +82,18 @@ mod tests {
             assert_eq!(body["value"]["code"], json!(sent));
             assert_eq!(body["value"]["binary"], json!(binary));
         }
+    }
+
+    #[tokio::test]
+    async fn code_on_a_drive_is_not_sent() {
+        let html = include_str!("../../../../functions/html/function.toml");
+        let html = Function::parse(html).unwrap();
+        let first = WithCode::on_drive("html").start(&html).await.unwrap();
+        let body: Value = serde_json::from_slice(first.body()).unwrap();
+        assert_eq!(
+            (&body["value"]["directory"], body["value"].get("code")),
+            (&json!("/action"), None)
+        );
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(super) struct TwiceGiven {
     runtime: &'static str,
     /// The file of its code.
     code: &'static str,
+    /// The drive that the daemon makes of that, if it is large.
+    drive: Option<&'static str>,
 }
 
 /// All of them: three that greet, of which the code is a text or a program, and one with packages, of which it is an
@@ -27,10 +29,29 @@ pub(super) const FUNCTIONS: &[TwiceGiven] = &[
         image: "greet-python",
         runtime: "runtime-python",
         code: "python.py",
+        drive: None,
     },
-    TwiceGiven { name: "node", image: "greet-node", runtime: "runtime-node", code: "node.js" },
-    TwiceGiven { name: "native", image: "go-hello", runtime: "runtime-native", code: "native" },
-    TwiceGiven { name: "html", image: "html", runtime: "runtime-python", code: "html.zip" },
+    TwiceGiven {
+        name: "node",
+        image: "greet-node",
+        runtime: "runtime-node",
+        code: "node.js",
+        drive: None,
+    },
+    TwiceGiven {
+        name: "native",
+        image: "go-hello",
+        runtime: "runtime-native",
+        code: "native",
+        drive: Some("native.erofs"),
+    },
+    TwiceGiven {
+        name: "html",
+        image: "html",
+        runtime: "runtime-python",
+        code: "html.zip",
+        drive: Some("html.erofs"),
+    },
 ];
 
 /// A function as it is given to a node.
@@ -52,9 +73,15 @@ impl TwiceGiven {
         files.path().join("code").join(self.code)
     }
 
+    fn drive(&self, files: &Artifacts) -> Option<PathBuf> {
+        self.drive.map(|drive| files.path().join("code").join(drive))
+    }
+
     /// All files that it takes.
-    pub(super) fn files(&self, files: &Artifacts) -> [PathBuf; 3] {
-        [files.image(self.image), files.image(self.runtime), self.code(files)]
+    pub(super) fn files(&self, files: &Artifacts) -> Vec<PathBuf> {
+        let mut all = vec![files.image(self.image), files.image(self.runtime), self.code(files)];
+        all.extend(self.drive(files));
+        all
     }
 
     /// Both ways to give it.
@@ -63,9 +90,13 @@ impl TwiceGiven {
             let found = FunctionImage::at(&files.image(name));
             found.map_err(|e| BenchError::Arguments(e.to_string()))
         };
-        let (mut own, runtime) = (of_image(self.image)?, of_image(self.runtime)?);
+        let (mut own, mut runtime) = (of_image(self.image)?, of_image(self.runtime)?);
         own.function.name = self.name.to_owned();
-        let code = WithCode::read(self.name, &self.code(files))?;
+        runtime.code = self.drive(files);
+        let code = match runtime.code {
+            Some(_) => WithCode::on_drive(self.name),
+            None => WithCode::read(self.name, &self.code(files))?,
+        };
         Ok([
             Given {
                 method: CODE,

@@ -1,5 +1,5 @@
-//! The cold start of a function given as code, which comes with the first request to an instance of a runtime, compared
-//! with that of the same function in an image of its own. See README.md.
+//! The cold start of a function given as code, which comes with the first request to an instance of a runtime or is on a
+//! drive of its VM, compared with that of the same function in an image of its own. See README.md.
 
 mod contract;
 mod function;
@@ -24,7 +24,7 @@ use std::{fmt, slice, time::Duration};
 
 /// The function is in its image.
 const IMAGE: &str = "image";
-/// The function is code, which the image of a runtime gets with the first request.
+/// The function is code, which the image of a runtime gets with the first request, or from a drive.
 const CODE: &str = "code";
 
 /// What makes images and code, in the checkout.

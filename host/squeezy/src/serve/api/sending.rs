@@ -243,12 +243,12 @@ mod tests {
     }
 
     /// So many pieces of this length, and then an error, if there is to be one.
-    struct Some64 {
+    struct Letters {
         left: usize,
         fails: bool,
     }
 
-    impl Source for Some64 {
+    impl Source for Letters {
         fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
             match self.left {
                 0 if self.fails => Err(io::Error::other("no more")),
@@ -268,7 +268,7 @@ mod tests {
         let all = part.at_most(usize::MAX);
         let answer = async |left, fails| {
             let held = part.take_for_answer(all).await.unwrap();
-            recipient.stream(Some64 { left, fails }, left << 16, held)
+            recipient.stream(Letters { left, fails }, left << 16, held)
         };
         let read = answer(20, false).await.collect().await.unwrap().to_bytes();
         assert_eq!(read.len(), 20 << 16);

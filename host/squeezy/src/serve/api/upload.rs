@@ -3,8 +3,8 @@
 mod split;
 
 use super::{
-    BodyLimits, COPIES, Frames, MAX_BODY_BYTES, error::ApiError, more_for_values, reserve,
-    sending::Recipient,
+    BODY_LIMIT, BodyLimits, COPIES, Frames, MAX_BODY_BYTES, error::ApiError, more_for_values,
+    reserve, sending::Recipient,
 };
 use crate::{
     mutex::lock,
@@ -20,14 +20,12 @@ use squeezy_protocol::MAX_CODE_BYTES;
 use std::{
     mem,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 /// The longest request with code, in bytes.
 pub const MAX_UPLOAD_BYTES: usize = MAX_CODE_BYTES + MAX_BODY_BYTES;
 
-/// How long a client may take for so many bytes.
-const LIMIT: Duration = Duration::from_secs(30);
+/// For how many bytes a client may take as long as for an ordinary body.
 const LIMIT_BYTES: usize = 16 << 20;
 
 /// What is written at a time, in bytes.
@@ -66,7 +64,7 @@ pub async fn read(
         place.waits();
     }
     let pieces = u32::try_from(length.div_ceil(LIMIT_BYTES)).unwrap_or(u32::MAX);
-    let mut frames = Frames::new(body, LIMIT.saturating_mul(pieces));
+    let mut frames = Frames::new(body, BODY_LIMIT.saturating_mul(pieces));
     let mut upload = Ok(Upload::new());
     while let Some(data) = frames.next(&held).await? {
         if let Ok(so_far) = upload {
