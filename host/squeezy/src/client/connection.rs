@@ -18,6 +18,10 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// How long the daemon may take to answer when it pulls an image first, which others may do before.
 const PULL_LIMIT: Duration = Duration::from_secs(7200);
 
+/// How much longer it may take if so many bytes are sent, which are code: on their way, and until its drive is made.
+const LIMIT_FOR_CODE: Duration = Duration::from_secs(60);
+const FOR_CODE_BYTES: usize = 8 << 20;
+
 /// The largest response that is read: a result of 5 MiB may be six times as long as text, and there
 /// are logs.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
@@ -234,6 +238,7 @@ impl Connection {
         limit: Duration,
     ) -> Result<(u16, String), ClientError> {
         let unreachable = |reason: &dyn Display| self.unreachable(reason);
+        let limit = limit + LIMIT_FOR_CODE * (body.len() / FOR_CODE_BYTES) as u32;
         let request = request.uri(format!("{}{path}", self.url())).body(body);
         let request = request.map_err(|error| unreachable(&error))?;
         let mut config =

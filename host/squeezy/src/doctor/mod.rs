@@ -1,5 +1,6 @@
 //! `squeezy doctor`: what `squeezy serve` will find on this machine.
 
+mod drives;
 mod files;
 mod finding;
 mod machine;
@@ -17,7 +18,8 @@ use std::{path::PathBuf, process::ExitCode};
 /// Says what works on this machine, what will be slow, and what to do about it.
 ///
 /// Looks at the processor's virtualization, QEMU, memory and huge pages, limits, the state directory and
-/// its disk, the log file, kernel, images and the programs that pull them, for a daemon with this configuration. It changes nothing, and takes a few
+/// its disk, the log file, kernel, images and the programs that pull them or pack large code, for a daemon with this
+/// configuration. It changes nothing, and takes a few
 /// seconds at most. The exit status is 1 if something keeps the daemon from serving.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -37,7 +39,7 @@ pub struct Args {
 /// Examines the machine.
 pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let config = serve::read(args.config.as_deref())?;
-    let pulls = pulls::examine(&config).await;
+    let tools = [drives::examine().await, pulls::examine(&config).await];
     let build = args.build;
     let examined = tokio::task::spawn_blocking(move || {
         let mut findings = machine::examine(&config);
@@ -45,7 +47,7 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
         findings
     });
     let mut findings = examined.await.map_err(|error| ServeError::Internal(error.to_string()))?;
-    findings.push(pulls);
+    findings.extend(tools);
     if args.json {
         print(serde_json::json!(findings));
     } else {

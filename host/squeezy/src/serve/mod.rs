@@ -45,7 +45,7 @@ use kept::{KEY, Kept};
 use log::{Log, log_line, log_warning};
 use metrics::{Seen, Watch};
 use probes::Probes;
-pub use registry::{NEEDS as NEEDS_OF_PULLS, probe as probe_pulls};
+pub use registry::{NEEDS as NEEDS_OF_PULLS, probe as probe_pulls, probe_packer};
 pub use reload::Reloaded;
 use reload::Reloader;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

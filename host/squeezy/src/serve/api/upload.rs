@@ -67,9 +67,10 @@ pub async fn read(
     let mut frames = Frames::new(body, BODY_LIMIT.saturating_mul(pieces));
     let mut upload = Ok(Upload::new());
     while let Some(data) = frames.next(&held).await? {
-        if let Ok(so_far) = upload {
-            upload = so_far.take(service, &data, &mut held).await;
-        }
+        upload = match upload {
+            Ok(so_far) => so_far.take(service, &data, &mut held).await,
+            failed => failed,
+        };
     }
     if let Some(place) = place {
         place.works();

@@ -23,7 +23,7 @@ use super::{
 use crate::mutex::lock;
 use fetch::Access;
 pub use index::{Index, PulledImage};
-pub use probe::{NEEDS, probe};
+pub use probe::{NEEDS, probe, probe_packer};
 pub use reference::{Reference, is_host};
 use serde::Serialize;
 use squeezy_node::FunctionImage;
