@@ -256,7 +256,7 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
     kept.retain(|name| name != "namespaces.json");
     // SQLite removes the last two when it is closed.
     let database = ["squeezy.db", "squeezy.db-shm", "squeezy.db-wal"];
-    let others = ["code", "key", "lock", "pinned"];
+    let others = ["code", "code-drives", "key", "lock", "pinned"];
     assert_eq!(kept, others.into_iter().chain(database).collect::<Vec<_>>());
     assert_eq!(start().ask("POST", call, arguments()).0, 200);
 }

@@ -174,8 +174,16 @@ impl Soak {
         assert_eq!(self.host.children(), [0; 0], "processes that the daemon has left");
         self.world.ledger.say(&format!("without a VM: {empty}"));
         self.host.stop();
-        let right =
-            ["actions.json", "code", "key", "lock", "namespaces.json", "pinned", "squeezy.db"];
+        let right = [
+            "actions.json",
+            "code",
+            "code-drives",
+            "key",
+            "lock",
+            "namespaces.json",
+            "pinned",
+            "squeezy.db",
+        ];
         assert_eq!(self.host.files(), right);
         let log = self.host.log_from(0);
         for complaint in [" internal error: ", "panicked", " disagree: "] {
