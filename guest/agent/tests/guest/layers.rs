@@ -40,6 +40,25 @@ pub(super) async fn a_root_is_a_stack_of_layers(client: &Client) {
     assert_eq!(log, "hello/bin/rm\n");
 }
 
+pub(super) async fn code_is_over_its_image_for_each_instance(client: &Client) {
+    let script = "cat /www/hello /www/new; echo own > /www/hello; cat /www/hello";
+    let with_code = |id: &str, code: u8| {
+        let mut spec = shell(id, script);
+        spec["code"] = code.into();
+        spec
+    };
+    // What the first one writes is nobody else's.
+    for id in ["first", "second"] {
+        let (reason, log) = run(client, with_code(id, 1)).await;
+        let expected = "hello from abovenewown\n";
+        assert_eq!((reason, log.as_str()), (ExitReason::Exited(0), expected));
+    }
+    let (_, log) = run(client, shell("without", "cat /www/hello")).await;
+    assert_eq!(log, "hello");
+    let error = client.start(with_code("missing", 2)).await.unwrap_err();
+    assert!(error.message.contains("image 2: "), "{error:?}");
+}
+
 pub(super) async fn a_layer_is_removed_when_nobody_has_it(client: &Client) {
     client.start(layered("user", "sleep 1000", &[UPPER_LAYER, BASE_LAYER])).await.unwrap();
     assert_eq!(remove(client, BASE_LAYER).await, Err(ErrorCode::Unavailable));

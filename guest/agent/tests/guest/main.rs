@@ -109,6 +109,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(without_partitions_an_error_says_so);
     case!(functions_are_profiled);
     case!(a_root_is_a_stack_of_layers);
+    case!(code_is_over_its_image_for_each_instance);
     case!(a_layer_is_removed_when_nobody_has_it);
     case!(what_is_no_layer_is_refused_and_leaves_nothing);
     case!(streams_lose_nothing);

@@ -140,6 +140,11 @@ impl Vm {
                 at("image.erofs").display()
             ))
             .args(["-device", "virtio-blk-pci,drive=image-0,serial=image-0", "-drive"])
+            .arg(format!(
+                "file={},if=none,id=image-1,format=raw,readonly=on",
+                at("upper.erofs").display()
+            ))
+            .args(["-device", "virtio-blk-pci,drive=image-1,serial=image-1", "-drive"])
             .arg(format!("file={},if=none,id=pool,format=raw,readonly=on", at("pool").display()))
             .args(["-device", "virtio-blk-pci,drive=pool,serial=pool"])
             .args(["-netdev", "hubport,id=network,hubid=0", "-device"])
