@@ -197,11 +197,8 @@ impl Arguments {
     ) -> Result {
         let processors = self.processors;
         let there = thread::available_parallelism().map_or(1, |there| there.get() as u32);
-        let floor_bytes = match run.variant {
-            RECLAIM => self.threshold_bytes(),
-            _ => u64::MAX,
-        };
-        let squeezing = SqueezePolicy::above(floor_bytes, there);
+        let squeezing_processors = if run.variant == RECLAIM { there } else { 0 };
+        let squeezing = SqueezePolicy::above(self.threshold_bytes(), squeezing_processors);
         let rules = Rules {
             cache_bytes: self.cache,
             setup: Setup { memory_bytes: self.size, processors, eager: run.variant == EAGER },

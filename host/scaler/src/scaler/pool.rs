@@ -36,6 +36,8 @@ pub(super) struct Pool {
     starting: BTreeMap<VmIndex, usize>,
     /// Instances that are starting or busy.
     working: usize,
+    /// What these are charged, in bytes.
+    working_bytes: u64,
 }
 
 impl Pool {
@@ -157,6 +159,11 @@ impl Pool {
         self.working
     }
 
+    /// What instances that are starting or busy are charged together, in bytes.
+    pub fn working_bytes(&self) -> u64 {
+        self.working_bytes
+    }
+
     /// Adds an instance to all indices, or removes it.
     fn count(&mut self, number: InstanceNumber, instance: Instance, adds: bool) {
         let Instance { tenant, function, vm, state, charged_bytes } = instance;
@@ -192,15 +199,24 @@ impl Pool {
             }
             InstanceState::Starting => {
                 tally(&mut self.starting, vm, adds);
-                add(&mut self.working, adds);
+                self.count_working(charged_bytes, adds);
             }
             InstanceState::Busy { requests, dying } => {
-                add(&mut self.working, adds);
+                self.count_working(charged_bytes, adds);
                 if !dying {
                     note(&mut self.busy_of, (function, requests, number), adds);
                 }
             }
             InstanceState::Stranded { .. } => {}
+        }
+    }
+
+    fn count_working(&mut self, charged_bytes: u64, adds: bool) {
+        add(&mut self.working, adds);
+        if adds {
+            self.working_bytes += charged_bytes;
+        } else {
+            self.working_bytes -= charged_bytes;
         }
     }
 }

@@ -166,14 +166,16 @@ impl Scaler {
         }
     }
 
-    /// Changes a VM and what its tenant has.
+    /// Changes a VM, and what its tenant and all VMs have.
     pub(super) fn alter_vm(&mut self, index: VmIndex, change: impl FnOnce(&mut Vm)) {
         let Some(vm) = self.vms.get_mut(&index) else { return };
+        self.vms_bytes -= vm.charged_bytes;
         let mut tenant = vm.tenant.and_then(|tenant| self.tenants.get_mut(&tenant));
         if let Some(tenant) = &mut tenant {
             tenant.count_vm(vm, false);
         }
         change(vm);
+        self.vms_bytes += vm.charged_bytes;
         if let Some(tenant) = &mut tenant {
             tenant.count_vm(vm, true);
         }

@@ -5,6 +5,7 @@
 //! for a while are squeezed, in the order of the bytes that each second of processor time is expected to
 //! free: see [`Profiles`].
 
+mod peak;
 mod profile;
 mod threshold;
 
@@ -19,17 +20,19 @@ use threshold::Threshold;
 /// When frozen instances are squeezed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SqueezePolicy {
-    /// Bytes that frozen instances may hold together before some are squeezed, right after an eviction.
+    /// Bytes that frozen instances may hold together before some are squeezed, right after an eviction. Fewer, if they would
+    /// not leave what was at work lately its memory.
     pub floor_bytes: u64,
     /// The same after a long time without evictions; at least `floor_bytes`.
     pub ceiling_bytes: u64,
-    /// How long the threshold takes to rise from the floor to the ceiling.
+    /// How long the threshold takes to rise from the floor to the ceiling, and how long what was at work at a time is
+    /// remembered, at least.
     pub rise: Duration,
     /// How long an instance is frozen before it is squeezed. One that is called again soon would only produce
     /// new garbage.
     pub frozen_for: Duration,
     /// Processors of the host. Each starting or busy instance occupies one, and only idle ones are used to
-    /// squeeze.
+    /// squeeze; with 0 none is squeezed.
     pub processors: u32,
     /// By how many bytes a frozen instance may grow in ten seconds before its guest is to blame for it.
     pub tolerance_bytes: u64,
@@ -146,6 +149,12 @@ impl SqueezeManager {
     /// A function is gone.
     pub fn forget_function(&mut self, function: FunctionIndex) {
         self.profiles.forget_function(function);
+    }
+
+    /// Running VMs, and the instances in them that start or serve requests, have `working_bytes` from `now` on, of a budget of
+    /// `limit_bytes`.
+    pub fn works(&mut self, now: Moment, working_bytes: u64, limit_bytes: u64) {
+        self.threshold.leave_room(now, working_bytes, limit_bytes);
     }
 
     /// An instance was evicted.

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 const F: FunctionIndex = FunctionIndex(0);
@@ -47,6 +48,55 @@ fn the_threshold_rises_until_somebody_is_evicted() {
     assert_eq!(squeeze_manager.choose(at(51), 0), Some(n(0)));
     let full = SqueezeManager { held_bytes: 1000 * MIB, ..squeeze_manager };
     assert!(full.choose(at(100_000), 0).is_some(), "it stops at its ceiling");
+}
+
+#[test]
+fn what_was_at_work_lately_would_find_its_memory() {
+    let mut squeeze_manager = squeeze_manager(&[50, 40]);
+    squeeze_manager.works(at(5), 910 * MIB, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(5), 0), None, "that is exactly what is left");
+    squeeze_manager.works(at(5), 911 * MIB, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(0)));
+    assert_eq!(squeeze_manager.choose(at(5), 2), None, "no processor is idle");
+    // When the burst is over, another one may come.
+    squeeze_manager.works(at(6), 0, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(6), 0), Some(n(0)));
+    squeeze_manager.works(at(105), 0, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(105), 0), Some(n(0)));
+    squeeze_manager.works(at(200), 0, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(200), 0), None, "there was none for a long time");
+}
+
+#[test]
+fn room_for_a_burst_does_not_raise_the_threshold() {
+    let mut squeeze_manager = squeeze_manager(&[50, 60]);
+    squeeze_manager.works(at(5), MIB, 1000 * MIB);
+    assert_eq!(squeeze_manager.choose(at(5), 0), Some(n(1)));
+}
+
+proptest! {
+    /// Squeezes that cannot leave it enough leave nothing that could be given back.
+    #[test]
+    fn whatever_was_at_work_within_the_last_rise_would_find_its_memory(
+        sizes in prop::collection::vec(1..200_u64, 1..10),
+        works in prop::collection::vec((0..50_u64, 0..1100_u64), 1..20),
+    ) {
+        let mut squeeze_manager = squeeze_manager(&sizes);
+        let (mut now, mut noted) = (policy().frozen_for.as_secs(), Vec::new());
+        for (seconds, size) in works {
+            now += seconds;
+            noted.push((now, size));
+            squeeze_manager.works(at(now), size * MIB, 1000 * MIB);
+            while let Some(number) = squeeze_manager.choose(at(now), 0) {
+                squeeze_manager.begin(number);
+                squeeze_manager.squeezed(at(now), number, 0, Duration::from_millis(1));
+            }
+            let lately = noted.iter().filter(|&&(then, _)| at(now).since(at(then)) < policy().rise);
+            let most = lately.map(|&(_, size)| size).max().unwrap_or(0);
+            let held_bytes = squeeze_manager.held_bytes;
+            prop_assert!(held_bytes == 0 || held_bytes + most * MIB <= 1000 * MIB, "{held_bytes}");
+        }
+    }
 }
 
 #[test]

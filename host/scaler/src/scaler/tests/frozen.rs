@@ -78,6 +78,22 @@ fn a_frozen_instance_is_squeezed_and_costs_less() {
     assert_eq!(scaler.budget().committed_bytes(), 20);
 }
 
+/// The commands a second after three instances were frozen that hold so much each. They had 310 of 400 bytes together with
+/// their VM while they worked.
+fn after_a_burst(resident_bytes: u64) -> Vec<Command> {
+    let rise = Duration::from_secs(60);
+    let squeeze = crate::SqueezePolicy { floor_bytes: 200, ceiling_bytes: 200, rise, ..SQUEEZE };
+    let mut scaler = freezing(400, squeeze, &[vm()], &[V]);
+    assert_eq!(start_and_freeze(&mut scaler, &[resident_bytes; 3]), [pause(V)]);
+    play(&mut scaler, &[(3, Event::Tick)])
+}
+
+#[test]
+fn frozen_instances_are_squeezed_if_the_last_burst_would_not_find_its_memory() {
+    assert_eq!(after_a_burst(31), [RESUME, Command::Squeeze(n(0))]);
+    assert_eq!(after_a_burst(30), []);
+}
+
 #[test]
 fn a_request_does_not_wait_for_the_end_of_a_squeeze() {
     let mut scaler = with_frozen(1000);

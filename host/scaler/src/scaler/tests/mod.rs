@@ -96,6 +96,8 @@ fn play(scaler: &mut Scaler, events: &[(u64, Event)]) -> Vec<Command> {
     let mut commands = Vec::new();
     for &(seconds, event) in events {
         commands = scaler.handle(at(seconds), event).expect("a valid event");
+        let of_vms: u64 = scaler.vms.values().map(|vm| vm.charged_bytes).sum();
+        assert_eq!(scaler.vms_bytes, of_vms);
     }
     commands
 }
