@@ -44,7 +44,8 @@ pub(crate) struct Arguments {
     /// Variants to compare, separated by commas: vanilla, eager, reclaim
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = VARIANTS, default_values = VARIANTS)]
     variants: Vec<String>,
-    /// Share of the memory from which on frozen instances are squeezed, in percent
+    /// Share of the memory from which on frozen instances are squeezed, in percent; less, where bursts need more than
+    /// the rest
     #[arg(long, value_name = "PERCENT", default_value = "25", value_parser = clap::value_parser!(u32).range(1..=100))]
     threshold: u32,
     /// Calls of each function before the load begins
