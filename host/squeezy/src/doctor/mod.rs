@@ -17,9 +17,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 /// Says what works on this machine, what will be slow, and what to do about it.
 ///
-/// Looks at the processor's virtualization, QEMU, memory and huge pages, limits, the state directory and
-/// its disk, the log file, kernel, images and the programs that pull them or pack large code, for a daemon with this
-/// configuration. It changes nothing, and takes a few seconds at most. The exit status is 1 if something keeps the daemon from serving.
+/// Looks at the processor's virtualization, QEMU, memory and huge pages, limits, the state directory and its disk, the
+/// log file, kernel, images and the programs that pull them or pack large code, for a daemon with this configuration. It
+/// changes nothing, and takes a few seconds at most. The exit status is 1 if something keeps the daemon from serving.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// The configuration of the daemon; without it all keys have their defaults.
