@@ -35,6 +35,10 @@ LONG = [
 ALONE = [
     ("load", "squeezy/load", [], {"SQUEEZY_LOAD_CLIENTS": "5000"}),
 ]
+# What a release costs.
+RELEASED = [
+    ("its cost", "squeezy-store/lib", ["tests::cost", "--ignored"], {}),
+]
 SCRIPTS = [
     ("squeezy-shim: critest", ["host/shim/tests/critest.sh", SHIM]),
     ("squeezy-shim: output of containers", ["host/shim/tests/output.sh", SHIM, "1000"]),
@@ -76,7 +80,8 @@ def main(names):
     built |= suites.build("-p", "squeezy-llfree-tests")
     kernel = [suite for name in sorted(built) if name.startswith(KERNEL) for suite in of_kernel(built[name])]
     together = [*configured(built, LONG), *kernel]
-    alone = [*configured(built, ALONE), *scripts()]
+    released = suites.build("--release", "-p", "squeezy-store")
+    alone = [*configured(built, ALONE), *configured(released, RELEASED), *scripts()]
     for name in names:
         if not any(suite.name.startswith(name) for suite in together + alone):
             sys.exit(f"nothing begins with {name}: see scripts/stress.py --list")
