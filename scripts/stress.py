@@ -26,6 +26,7 @@ LONG = [
     ("host and guest", "squeezy-llfree-tests/processes", [], {"SQUEEZY_LLFREE_OPERATIONS": "100000000"}),
     ("properties of the state", "squeezy-llfree/lib", [], {"PROPTEST_CASES": "100000"}),
     ("headers", "squeezy-vmm/lib", ["no_header"], {"PROPTEST_CASES": "2000"}),
+    ("a daemon with a VM that is killed", "squeezy/daemon", ["killed", "--ignored"], {"SQUEEZY_KILLS": "50"}),
     ("resizing", "squeezy-vmm/resizing", ["--ignored"], {}),
     ("a host without memory", "squeezy-vmm/short_host", ["--ignored"], {}),
     ("a store that is killed", "squeezy-store/lib", ["killed"], {"SQUEEZY_KILLS": "1000"}),

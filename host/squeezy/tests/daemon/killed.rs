@@ -1,20 +1,29 @@
 //! A daemon that is killed at any moment while clients call: whatever a client has been told is
-//! still so afterwards. Its calls fail at once, because no VM can boot; `tests/restart.rs` has one.
+//! still so afterwards. Its calls fail at once, because no VM can boot, or are answered in a VM (`make stress`).
 
 use crate::{
-    common::{Daemon, empty_build, number},
+    common::{Daemon, build, copy_of_html, empty_build, number, server},
     daemon,
 };
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 /// How often it is killed; `SQUEEZY_KILLS` says otherwise.
 const KILLS: u64 = 20;
+
+/// Answers at once, as fast as an emulated VM does.
+const SERVER: &str = r#"
+import http.server, json
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answer = {"done": True}
+"#;
 
 /// Clients that call at a time. Half of them do not wait for the result.
 const CLIENTS: usize = 6;
@@ -44,7 +53,7 @@ fn call(daemon: &Daemon, action: &str, blocking: bool, is_killed: &AtomicBool) -
         match (status, id) {
             // The header has the ID, even if the rest did not arrive.
             (202, Some(id)) => drop(told.insert(id, Value::Null)),
-            (500, Some(id)) => {
+            (200 | 500, Some(id)) => {
                 let text = text.ok().and_then(|text| serde_json::from_str(&text).ok());
                 told.insert(id, text.unwrap_or(Value::Null));
             }
@@ -56,8 +65,8 @@ fn call(daemon: &Daemon, action: &str, blocking: bool, is_killed: &AtomicBool) -
 }
 
 /// Kills a new daemon after this time; returns what its clients were told.
-fn kill(directory: &Path, told: &Told, after: Duration, counts: &mut [usize; 3]) -> Told {
-    let mut daemon = daemon(directory);
+fn kill(start: &dyn Fn() -> Daemon, told: &Told, after: Duration, counts: &mut [usize; 3]) -> Told {
+    let mut daemon = start();
     check(&daemon, told, counts);
     let is_killed = AtomicBool::new(false);
     let mut new = Told::new();
@@ -115,23 +124,53 @@ fn check(daemon: &Daemon, told: &Told, counts: &mut [usize; 3]) {
     counts[2] = skip;
 }
 
-#[test]
-fn what_a_client_was_told_is_still_so_after_a_kill() {
-    let directory = tempfile::tempdir().unwrap();
-    let directory = directory.path();
-    empty_build(directory);
+/// Makes a sequence of the function `f`.
+fn make_sequence(daemon: &Daemon) {
     let sequence = json!({ "exec": { "kind": "sequence", "components": ["/_/f"] } });
-    let made = daemon(directory).ask("PUT", "/namespaces/_/actions/s", Some(sequence));
+    let made = daemon.ask("PUT", "/namespaces/_/actions/s", Some(sequence));
     assert_eq!(made.0, 200, "{}", made.1);
+}
+
+/// Kills one daemon after the other, each within so many milliseconds of its start.
+fn kill_again_and_again(start: &dyn Fn() -> Daemon, longest_ms: u64) {
     let kills = number("SQUEEZY_KILLS").unwrap_or(KILLS);
     let (mut told, mut counts) = (Told::new(), [0; 3]);
     let mut random = u64::from(std::process::id());
     for _ in 0..kills {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        told = kill(directory, &told, Duration::from_millis((random >> 33) % 300), &mut counts);
+        let after = Duration::from_millis((random >> 33) % longest_ms);
+        told = kill(start, &told, after, &mut counts);
     }
-    check(&daemon(directory), &told, &mut counts);
+    check(&start(), &told, &mut counts);
     let [calls, in_flight, there] = counts;
     println!("{kills} kills, {calls} calls, {in_flight} of them in flight; {there} are kept");
     assert!(calls as u64 > kills);
+    assert!(in_flight > 0, "no daemon was killed during a call");
+}
+
+#[test]
+fn what_a_client_was_told_is_still_so_after_a_kill() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    make_sequence(&daemon(directory));
+    kill_again_and_again(&|| daemon(directory), 300);
+}
+
+#[test]
+#[ignore = "boots a VM for each kill: make stress"]
+fn what_a_client_was_told_of_calls_in_a_vm_is_still_so_after_a_kill() {
+    let Some(build) = build() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let function = copy_of_html(&build, directory, "f", Some(&server(SERVER)));
+    let start = || Daemon::start_in(directory, &build, &function, &[]);
+    make_sequence(&start());
+    let start_warm = || {
+        let daemon = start();
+        let path = "/namespaces/_/actions/f?blocking=true&result=true";
+        assert_eq!(daemon.ask("POST", path, None), (200, json!({ "done": true })));
+        daemon
+    };
+    kill_again_and_again(&start_warm, 2000);
 }

@@ -1,4 +1,4 @@
-//! Tests `squeezy serve` from outside, as far as that needs no VM.
+//! Tests `squeezy serve` from outside, as far as that needs no VM, but for one test of `make stress`.
 
 #[path = "../common/certificate.rs"]
 mod certificate;
