@@ -1,9 +1,13 @@
-//! Images from a real registry, with TLS and a password. No VM.
+//! Images from a real registry, with TLS and a password. One of them has a VM.
 
+mod called;
 #[path = "../common/certificate.rs"]
 mod certificate;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../../scripts/disk.rs"]
+mod disk;
+mod full_disk;
 mod hostile;
 mod private;
 mod server;
