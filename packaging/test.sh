@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the packages of what has been built, does in a Debian tree what README.md says for Debian, and boots the tree with
-# systemd-nspawn for it. Then it uses the service: call, kill, stop, a configuration that is wrong, removal. At last the
-# image for nodes tells the tree's containerd of its runtime, and takes it away. About four minutes. As root; the kernel,
-# the image of functions/html, that of the runtime for Python and the programs in target/release have to be there.
+# systemd-nspawn for it. Then it uses the service: call, upgrade as docs/operations.md says, kill, stop, a configuration
+# that is wrong, removal. At last the image for nodes tells the tree's containerd of its runtime, and takes it away.
+# About five minutes. As root; the kernel, the image of functions/html, that of the runtime for Python and the programs in
+# target/release have to be there.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -41,6 +42,10 @@ install_debian() {
 # The commands for Debian, of which the first one installs.
 mapfile -t commands < <(sed -n '/^    apt install/,/^$/s/^    //p' "$own/README.md")
 [ "${#commands[@]}" = 4 ] || die "packaging/README.md does not say in four commands how to begin"
+
+# Those for an upgrade.
+mapfile -t upgrade < <(sed -n '/^### Upgrade/,/^## /s/^    //p' "$root/docs/operations.md")
+[ "${#upgrade[@]}" = 2 ] || die "docs/operations.md does not say in two commands how to upgrade"
 
 install_squeezy() {
 	local name package
@@ -87,6 +92,46 @@ complain() {
 	die "$1"
 }
 
+# raise PACKAGE VERSION: the same package with this version, in the tree.
+raise() {
+	local contents=$work/raised/${1##*/} version
+	version=$(dpkg-deb -f "$1" Version)
+	mkdir -p "$work/raised"
+	dpkg-deb --raw-extract "$1" "$contents"
+	sed -i "/^Version:\|^Depends:/s/${version//./\\.}/$2/g" "$contents/DEBIAN/control"
+	dpkg-deb --root-owner-group -Znone --build "$contents" "$tree" >/dev/null
+}
+
+# What has to be as before after an upgrade.
+state() {
+	inside squeezy function list
+	inside squeezy activations
+}
+
+upgrade_squeezy() {
+	local name former later
+	later=$(dpkg-deb -f "${packages[squeezy]}" Version)+later
+	for name in squeezy squeezy-guest squeezy-shim; do
+		raise "${packages[$name]}" "$later"
+	done
+	state >"$work/before"
+	former=$(inside systemctl show --property MainPID --value squeezy)
+	inside sh -ec "${upgrade[0]}" >"$work/apt" 2>&1 || complain "${upgrade[0]}: $(tail -3 "$work/apt")"
+	# The shim is in the tree, too.
+	inside sh -ec "${upgrade[1]//VERSION/$later} ./squeezy-shim_${later}_amd64.deb" >"$work/apt" 2>&1 ||
+		complain "${upgrade[1]}: $(tail -3 "$work/apt")"
+	for name in squeezy squeezy-guest squeezy-shim; do
+		[[ $(inside dpkg-query --show "$name") = *"$later" ]] || complain "$name is not $later"
+	done
+	until_true "it serves after an upgrade" sh -c \
+		"[ \"\$(systemctl show --property MainPID --value squeezy)\" != $former ] && squeezy function get hello"
+	state >"$work/after"
+	cmp "$work/before" "$work/after" || complain "an upgrade changes what there is"
+	inside squeezy invoke hello --param name you >"$work/answer" || complain "a call after an upgrade fails"
+	grep -q '"hello": "you"' "$work/answer" || complain "a call after an upgrade is not answered"
+	say "a later version has all that there was, and answers calls"
+}
+
 say "installing Debian and Squeezy into $tree"
 install_debian
 install_squeezy
@@ -115,6 +160,7 @@ for command in "${commands[@]:1}"; do
 done
 grep -q '"hello": "you"' "$work/answer" || complain "a call of code is not answered"
 say "a call of code is answered"
+upgrade_squeezy
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
 echo 'log_file = "/var/log/squeezy/squeezy.log"' >>"$tree/etc/squeezy/squeezy.toml"
