@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds the packages of what has been built, does in a Debian tree what README.md says for Debian, and boots the tree with
-# systemd-nspawn for it. Then it uses the service: call, upgrade as docs/operations.md says, kill, stop, a configuration
-# that is wrong, removal. At last the image for nodes tells the tree's containerd of its runtime, and takes it away.
-# About five minutes. As root; the kernel, the image of functions/html, that of the runtime for Python and the programs in
-# target/release have to be there.
+# Builds the packages of what has been built, does in a Debian tree what README.md says for Debian, and boots the tree
+# with systemd-nspawn for it. Then it uses the service: call, upgrade as docs/operations.md says, as many actions as
+# there may be, kill, stop, a configuration that is wrong, removal. At last the image for nodes tells the tree's
+# containerd of its runtime, and takes it away. About six minutes. As root; the kernel, the image of functions/html,
+# that of the runtime for Python and the programs in target/release have to be there.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh
 . "$(dirname "$0")/../scripts/common.sh"
@@ -132,6 +132,20 @@ upgrade_squeezy() {
 	say "a later version has all that there was, and answers calls"
 }
 
+# fill_daemon: as many actions as there may be, of which two are there, and what the daemon has resident then, when nothing
+# runs: the target in bench/targets.toml.
+fill_daemon() {
+	local daemon
+	# shellcheck disable=SC2016 # for the shell inside
+	inside sh -ec 'for number in $(seq 998); do squeezy function create "action-$number" hello.py; done' >"$work/answer" ||
+		complain "1000 actions cannot be created"
+	inside systemctl restart squeezy || complain "it cannot be started with 1000 actions"
+	until_true "it serves 1000 actions" squeezy function get action-998
+	daemon=$(inside systemctl show --property MainPID --value squeezy)
+	# shellcheck disable=SC2016 # for awk
+	until_true "it has at most 40 MiB resident" awk '/^VmRSS:/ { exit !($2 <= 40960) }' "/proc/$daemon/status"
+}
+
 say "installing Debian and Squeezy into $tree"
 install_debian
 install_squeezy
@@ -161,6 +175,7 @@ done
 grep -q '"hello": "you"' "$work/answer" || complain "a call of code is not answered"
 say "a call of code is answered"
 upgrade_squeezy
+fill_daemon
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
 echo 'log_file = "/var/log/squeezy/squeezy.log"' >>"$tree/etc/squeezy/squeezy.toml"

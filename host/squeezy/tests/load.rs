@@ -22,7 +22,8 @@ const MOST_RESIDENT: u64 = 96 << 20;
 const RESIDENT_AFTER: u64 = 12 << 20;
 
 /// How many actions there can be, and the memory of its own that a daemon at rest has then. With the 16 MiB of its file
-/// that a program built for release has in memory, that is 40 MiB; one built to be tested has twice as much of its file.
+/// that a program built for release has in memory, that is 40 MiB, which `packaging/test.sh` looks for; one built to be
+/// tested has twice as much of its file.
 const ACTIONS: usize = 1000;
 const MOST_WITH_ACTIONS: u64 = 24 << 20;
 
