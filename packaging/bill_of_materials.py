@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the bill of materials of a release, in CycloneDX 1.5: what the programs and the guest are made of.
+"""Prints the bill of materials of a release, in CycloneDX 1.5: what the programs, the guest and the images are made of.
 
-usage: packaging/bill_of_materials.py VERSION
+usage: packaging/bill_of_materials.py VERSION [ARCHIVE...]
 
+ARCHIVEs are the OCI images of the release.
 The same checkout on the same machine gives the same text. SOURCE_DATE_EPOCH is its time.
 """
 
@@ -14,6 +15,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import urllib.parse
 import uuid
@@ -24,6 +26,9 @@ PROGRAMS = {
     "x86_64-unknown-linux-gnu": ["squeezy", "squeezy-bench", "squeezy-shim"],
     "x86_64-unknown-linux-musl": ["squeezy-agent", "squeezy-workloads", "squeezy-runtime", "squeezy-requests"],
 }
+
+# dpkg's list of what is installed.
+STATUS = "var/lib/dpkg/status"
 
 
 def output(*command):
@@ -71,16 +76,48 @@ def crate(package, checksums):
     return component
 
 
-def runtimes():
-    """What is in the images of runtimes: Debian's packages, and what comes from elsewhere."""
-    found = {}
+def installed(archive):
+    """Debian's packages in an OCI image: names and versions."""
+    with tarfile.open(archive) as layout:
+
+        def blob(descriptor):
+            return layout.extractfile("./blobs/sha256/" + descriptor["digest"].removeprefix("sha256:"))
+
+        index = json.load(layout.extractfile("./index.json"))
+        manifest = json.load(blob(index["manifests"][0]))
+        for layer in manifest["layers"]:
+            with tarfile.open(fileobj=blob(layer)) as files:
+                status = next((file for file in files if file.name.removeprefix("./") == STATUS), None)
+                if status is not None:
+                    yield from known(files.extractfile(status).read().decode())
+
+
+def known(status):
+    """The packages that dpkg has installed by this list of its, other than ours."""
+    for paragraph in status.split("\n\n"):
+        lines = [line.partition(": ") for line in paragraph.splitlines() if not line.startswith(" ")]
+        fields = {name: value for name, _, value in lines}
+        if fields.get("Status") == "install ok installed":
+            package = fields["Package"]
+            # A version of its own may follow.
+            if fields.get("Source", package).split()[0] != "squeezy":
+                yield package, fields["Version"]
+
+
+def packages(archives):
+    """Debian's packages in the images of runtimes and of the release, each once."""
+    found = {package for archive in archives for package in installed(archive)}
     for definition in sorted((ROOT / "runtimes").glob("*/function.toml")):
         for line in output("packaging/contents.sh", definition.parent.name).splitlines():
             package, version = line.split()
-            found[package, version] = None
+            found.add((package, version))
     for package, version in sorted(found):
         reference = f"pkg:deb/debian/{package}@{urllib.parse.quote(version, safe='~')}"
         yield {"type": "library", "bom-ref": reference, "name": package, "version": version, "purl": reference}
+
+
+def elsewhere():
+    """What is in the images of runtimes, and comes from elsewhere."""
     nodes = (ROOT / "squeezers/v8/tests/nodes.txt").read_text().splitlines()
     node = next(line.split() for line in nodes if line.startswith("20 "))
     yield other("pypi", node[1], node[2], "MIT", "Node.js, in the runtime for it")
@@ -121,9 +158,9 @@ def debian(package, version, licence, description):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         sys.exit(__doc__)
-    version = sys.argv[1]
+    version, *archives = sys.argv[1:]
     epoch = int(os.environ["SOURCE_DATE_EPOCH"])
     checksums = locked_checksums()
     linux = pathlib.Path(output("guest/kernel/build.sh", "--source").strip().splitlines()[-1]).name
@@ -132,7 +169,8 @@ def main():
         debian("linux-source-6.12", linux, "GPL-2.0-only", "the guest's kernel, with guest/kernel/src and hooks"),
         debian("busybox-static", busybox, "GPL-2.0-only", "the shell in the guest's initramfs"),
         *(crate(package, checksums) for package in crates()),
-        *runtimes(),
+        *packages(archives),
+        *elsewhere(),
     ]
     time = datetime.datetime.fromtimestamp(epoch, datetime.UTC)
     bill = {

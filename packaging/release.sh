@@ -63,7 +63,7 @@ done
 if [ "${1:-}" != --package ]; then
 	"$own/oci.sh" "$release" "${packages[@]}"
 fi
-"$own/bill_of_materials.py" "$version" >"$release/squeezy_$version.cdx.json"
+"$own/bill_of_materials.py" "$version" "$release"/*.oci.tar >"$release/squeezy_$version.cdx.json"
 (cd "$release" && sha256sum -- squeezy* >SHA256SUMS)
 if [ -n "${SQUEEZY_SIGNING_KEY:-}" ]; then
 	gpg --batch --yes --local-user "$SQUEEZY_SIGNING_KEY" --armor --detach-sign "$release/SHA256SUMS"
