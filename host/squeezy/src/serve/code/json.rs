@@ -62,7 +62,7 @@ impl CodeLiteral {
             }
             Step::Code => {
                 let mut part = Vec::with_capacity(PART);
-                let read = self.file.by_ref().take(PART as u64).read_to_end(&mut part);
+                let read = (&self.file).take(PART as u64).read_to_end(&mut part);
                 read.map_err(failed(&self.code.code.path))?;
                 self.sum.update(&part);
                 if part.len() < PART {
