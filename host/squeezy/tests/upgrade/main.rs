@@ -4,7 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, empty_image};
+use common::{Daemon, NO_VM, base64, empty_build, empty_image};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -24,6 +24,12 @@ passed = int(time.time() * 1000) - latest
 database.execute('UPDATE activations SET start_ms = start_ms + ?', (passed,))
 database.commit()
 ";
+
+/// The key of the namespace `acme` in `with-namespaces`.
+const KEY_OF_ACME: &str = "26df1e4ee616dc07f63accf6f8c58319:6f54555423925dcf2cd9e65dd59f736a550a9c8fa87f519f2fe3cbdb5249c719";
+
+/// The digest of the image that was pulled there, in its registry.
+const PULLED: &str = "sha256:88761d67e56353ba6033c4f9e201e4a54d4ee9ea098efa617b3f312f839a60e3";
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -75,6 +81,12 @@ fn action(daemon: &Daemon, name: &str) -> Value {
     action
 }
 
+/// The IDs of these activations.
+fn ids(activations: &Value) -> Vec<&str> {
+    let activations = activations.as_array().unwrap().iter();
+    activations.map(|one| one["activationId"].as_str().unwrap()).collect()
+}
+
 #[test]
 fn actions_from_before_there_was_code_are_served() {
     let directory = state("without-code");
@@ -121,13 +133,8 @@ fn everything_of_0_1_0_is_there() {
             (&json!("0.0.2"), Some("0.0.1"))
         );
         let (_, activations) = daemon.ask("GET", "/namespaces/_/activations?docs=true", None);
-        let ids: Vec<_> = activations
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|one| one["activationId"].as_str().unwrap())
-            .collect();
-        assert_eq!(ids, ["5bd01b37fdc8d7908fbb7f6810cccc92", "7504c41d5825e756171d9d72a02ae729"]);
+        let right = ["5bd01b37fdc8d7908fbb7f6810cccc92", "7504c41d5825e756171d9d72a02ae729"];
+        assert_eq!(ids(&activations), right);
         assert_eq!(
             (&activations[1]["name"], &activations[1]["version"]),
             (&json!("hello"), &json!("0.0.2"))
@@ -139,6 +146,45 @@ fn everything_of_0_1_0_is_there() {
         let functions = status["functions"].as_array().unwrap();
         let hello = functions.iter().find(|function| function["name"] == "hello").unwrap();
         assert_eq!(hello["failed"], 1, "{hello}");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn namespaces_packages_sequences_and_pulled_images_are_there() {
+    let directory = state("with-namespaces");
+    let key = format!("Basic {}", base64(KEY_OF_ACME));
+    for _ in 0..2 {
+        let mut daemon = start(&directory);
+        let hello = action(&daemon, "b/hello");
+        assert_eq!(hello["namespace"], "guest/p");
+        assert_eq!(hello["exec"]["code"], "def main(a):\n    return a\n");
+        assert_eq!(hello["annotations"], json!([{ "key": "web-export", "value": true }]));
+        let parameters = ["a", "b", "c"].into_iter().zip(1..);
+        let parameters: Vec<_> =
+            parameters.map(|(key, value)| json!({ "key": key, "value": value })).collect();
+        assert_eq!(hello["parameters"], json!(parameters), "of package, binding and action");
+        let components = json!(["/guest/p/hello", "/guest/pulled"]);
+        assert_eq!(action(&daemon, "both")["exec"]["components"], components);
+        assert_eq!(action(&daemon, "pulled")["exec"]["digest"], PULLED);
+        let (_, images) = daemon.ask("GET", "/namespaces/_/images", None);
+        let image = (&images[0]["digest"], &images[0]["actions"]);
+        assert_eq!(image, (&json!(PULLED), &json!(["pulled"])), "{images}");
+        let (_, activations) = daemon.ask("GET", "/namespaces/_/activations?docs=true", None);
+        let right = ["7f41497093cd7cb8c62a44c1b5e9c834", "08bea06cb04af3ddbe71768f8d45e282"];
+        assert_eq!(ids(&activations), right);
+        assert_eq!(activations[1]["cause"], right[0]);
+
+        let of_acme = |path: &str| daemon.ask_as(&key, "GET", path, None).1;
+        assert_eq!(of_acme("/namespaces"), json!(["acme"]));
+        let acme = of_acme("/namespaces/acme");
+        assert_eq!(acme["quotas"]["calls_per_minute"], 60, "{acme}");
+        assert_eq!(acme["network_allow"], json!(["10.1.0.0/16"]), "{acme}");
+        assert_eq!(acme["usage"]["calls"], 1, "{acme}");
+        let hello = of_acme("/namespaces/acme/actions/hello");
+        assert_eq!(hello["limits"]["timeout"], 5000, "{hello}");
+        let activations = of_acme("/namespaces/acme/activations");
+        assert_eq!(ids(&activations), ["92d10af4a57f5c1cac4b3f6a38c4a134"]);
         daemon.stop();
     }
 }
