@@ -21,6 +21,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use squeezy_node::WaitedFor;
+use squeezy_vmm::network::Refusal;
 use std::{fmt::Debug, hash::Hash, sync::atomic::AtomicU64};
 
 /// Counters, by labels.
@@ -218,6 +219,13 @@ impl Families {
         }
         for times in self.timed() {
             times.remove(&of);
+        }
+        for counters in [&self.connections_opened, &self.datagrams_dropped] {
+            counters.remove(&of);
+        }
+        for refusal in Refusal::ALL {
+            let labels = OfReason { function: function.clone(), reason: refusal.name() };
+            self.connections_refused.remove(&labels);
         }
         self.taking.remove(&of);
         for start in Start::ALL {

@@ -276,6 +276,17 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
     assert!(!read.keys().any(|series| series.starts_with("squeezy_partitions")));
 }
 
+#[test]
+fn what_was_counted_of_a_network_goes_with_its_function() {
+    let node = Scripted::new();
+    set(&node.watch, &status(), &Vec::new());
+    assert!(node.watch.metrics.text().contains("connections_refused_total{function=\"f\""));
+    set(&node.watch, &NodeStatus::default(), &Vec::new());
+    node.watch.forget(&Name("f".into()));
+    let text = node.watch.metrics.text();
+    assert!(!text.contains("function=\"f\""), "{text}");
+}
+
 /// Counts of things have no unit; everything else has its unit in its name.
 #[test]
 fn every_metric_has_a_help_text_and_its_unit_and_is_in_the_manual() {
