@@ -8,6 +8,7 @@ use super::{
     Destination, Network, NetworkCounters, Openable, Refusal, Rules,
     connections::Connections,
     pace::Pace,
+    pacing::Carried,
     rate::{HEADER_BYTES, OPENING_BYTES, Rate},
     resolver,
 };
@@ -128,7 +129,8 @@ impl Judge {
             let now = Instant::now();
             if self.rate.due().is_some_and(|due| due <= now) {
                 let vmm = &self.vmm;
-                self.rate.divide(now, |socket| duplicate(vmm, socket));
+                let carried = self.rate.divide(now, |socket| duplicate(vmm, socket));
+                self.counters.count_carried(carried);
             }
             let mut ready = [PollFd::new(&self.listener, PollFlags::IN)];
             let polled = poll(&mut ready, self.patience(now).as_ref());
@@ -262,7 +264,9 @@ impl Judge {
                 let mut datagram = vec![0; data.bytes as usize];
                 self.read(request, data.address, &mut datagram)?;
                 let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-                sendto(duplicate(&self.vmm, *socket)?, &datagram, flags, &to)
+                let sent = sendto(duplicate(&self.vmm, *socket)?, &datagram, flags, &to)?;
+                self.counters.count_carried(Carried { sent: sent as u64, received: 0 });
+                Ok(sent)
             }
         }
     }

@@ -11,8 +11,27 @@ const MOST_UNSENT_BYTES: u32 = 16 << 10;
 const CLOSE: u8 = 7;
 /// Where `struct tcp_info` has the state (`tcpi_state`).
 const STATE_OFFSET: usize = 0;
+/// Where it has the bytes that were received (`tcpi_bytes_received`, Linux 4.1).
+const RECEIVED_OFFSET: usize = 128;
 /// Where it has the bytes that were sent (`tcpi_bytes_sent`, Linux 4.19).
 const SENT_OFFSET: usize = 200;
+
+/// What a connection has carried, in bytes: data, sent again if it got lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Carried {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+}
+
+impl Carried {
+    /// What was carried since there was this.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(earlier.sent),
+            received: self.received.saturating_sub(earlier.received),
+        }
+    }
+}
 
 /// Limits how much a connection sends in a second, from now on, and how much it may have in the kernel to send.
 pub(super) fn begin(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errno> {
@@ -27,10 +46,11 @@ pub(super) fn limit(socket: impl AsFd, bytes_per_second: u64) -> Result<(), Errn
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
 }
 
-/// How much a connection has sent. Fails only if it is not a TCP socket.
-pub(super) fn sent_bytes(socket: impl AsFd) -> Result<u64, Errno> {
+/// How much a connection has carried. Fails only if it is not a TCP socket.
+pub(super) fn carried(socket: impl AsFd) -> Result<Carried, Errno> {
     let info = info(socket)?;
-    Ok(u64::from_ne_bytes(std::array::from_fn(|i| info[SENT_OFFSET + i])))
+    let number = |offset: usize| u64::from_ne_bytes(std::array::from_fn(|i| info[offset + i]));
+    Ok(Carried { sent: number(SENT_OFFSET), received: number(RECEIVED_OFFSET) })
 }
 
 /// Whether a connection is there or being made. Fails only if it is not a TCP socket.

@@ -4,7 +4,10 @@
 //! that each connection has (`pacing.rs`). This divides the VM's rate among its connections, again and again, because
 //! what one does not need others may use.
 
-use super::{pace::Pace, pacing};
+use super::{
+    pace::Pace,
+    pacing::{self, Carried},
+};
 use rustix::{fd::AsFd, io::Errno};
 use std::{
     os::fd::{OwnedFd, RawFd},
@@ -18,7 +21,7 @@ pub(super) const OPENING_BYTES: u64 = 96 << 10;
 /// What a datagram counts as besides its data, so that small ones are no way to send many.
 pub(super) const HEADER_BYTES: u64 = 64;
 
-/// How often the rate is divided while something is sent, and while nothing is.
+/// How often the rate is divided while something is sent or received, and while nothing is.
 const INTERVAL: Duration = Duration::from_millis(200);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The pause after a division, which also lasts so many times as long as the division took.
@@ -49,8 +52,8 @@ pub(super) struct Rate {
 struct Connection {
     /// The VMM's descriptor.
     socket: RawFd,
-    /// What it had sent at the last division, if it was there.
-    sent: Option<u64>,
+    /// What it had carried at the last division, if it was there.
+    carried: Option<Carried>,
 }
 
 impl Rate {
@@ -81,7 +84,7 @@ impl Rate {
     pub(super) fn open(&mut self, socket: RawFd, connection: impl AsFd) -> Result<(), Errno> {
         // One that had this descriptor before has been closed.
         self.connections.retain(|other| other.socket != socket);
-        self.connections.push(Connection { socket, sent: None });
+        self.connections.push(Connection { socket, carried: None });
         // The others keep what they have until the next division, which is soon.
         self.due = Some(self.due.map_or(self.soonest, |due| due.min(self.soonest)));
         pacing::begin(connection, self.for_connections() / self.connections.len() as u64)
@@ -92,27 +95,34 @@ impl Rate {
         self.due
     }
 
-    /// Divides the rate among the connections that there still are. `duplicate` gets them from the VMM.
+    /// Divides the rate among the connections that there still are. `duplicate` gets them from the VMM. Returns what they
+    /// have carried since the last division. Of one that has been closed since, that is not known any more.
     pub(super) fn divide(
         &mut self,
         begin: Instant,
         duplicate: impl Fn(RawFd) -> Result<OwnedFd, Errno>,
-    ) {
+    ) -> Carried {
         self.settle(begin);
         let mut sent = Vec::with_capacity(self.connections.len());
+        let (mut all, mut is_idle) = (Carried::default(), true);
         self.connections.retain_mut(|connection| {
-            let total = match duplicate(connection.socket).map(pacing::sent_bytes) {
+            let total = match duplicate(connection.socket).map(pacing::carried) {
                 Ok(Ok(total)) => total,
                 // It has been closed, or something else has its descriptor.
                 Err(Errno::BADF) | Ok(Err(_)) => return false,
                 // The daemon has no descriptor left, for one. Meanwhile it keeps the share that it has.
                 Err(_) => {
                     sent.push(None);
+                    is_idle = false;
                     return true;
                 }
             };
-            sent.push(connection.sent.map(|before| total.saturating_sub(before)));
-            connection.sent = Some(total);
+            let before = connection.carried.replace(total);
+            let new = total.since(before.unwrap_or_default());
+            all.sent = all.sent.saturating_add(new.sent);
+            all.received = all.received.saturating_add(new.received);
+            is_idle &= before.is_some() && new == Carried::default();
+            sent.push(before.map(|_| new.sent));
             true
         });
         let shares = shares(self.for_connections(), &sent);
@@ -122,9 +132,9 @@ impl Rate {
         }
         let end = Instant::now();
         self.soonest = end + PAUSE.max((end - begin) * PAUSE_FACTOR);
-        let is_idle = sent.iter().all(|sent| *sent == Some(0));
         let interval = if is_idle { IDLE_INTERVAL } else { INTERVAL };
         self.due = (!sent.is_empty()).then(|| self.soonest.max(begin + interval));
+        all
     }
 
     /// Decides what connections have to leave out for what was counted: all of it, within an interval or as soon as half
@@ -165,7 +175,11 @@ fn shares(rate: u64, sent: &[Option<u64>]) -> Vec<u64> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::{net::TcpListener, os::unix::net::UnixStream};
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+        os::unix::net::UnixStream,
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -213,6 +227,29 @@ mod tests {
         rate.open(7, &socket).unwrap();
         rate.divide(start, |_| Ok(pair.try_clone().unwrap()));
         assert_eq!(rate.due(), None, "it is something else");
+    }
+
+    #[test]
+    fn what_connections_carry_is_counted_once() {
+        let start = Instant::now();
+        let mut rate = Rate::new(1 << 20, start);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        rate.open(7, &stream).unwrap();
+        let duplicate = |_: RawFd| Ok(OwnedFd::from(stream.try_clone().unwrap()));
+        let mut exchange = || {
+            (&stream).write_all(&[0; 1000]).unwrap();
+            other.read_exact(&mut [0; 1000]).unwrap();
+            other.write_all(&[0; 300]).unwrap();
+            (&stream).read_exact(&mut [0; 300]).unwrap();
+        };
+        for _ in 0..2 {
+            exchange();
+            let once = Carried { sent: 1000, received: 300 };
+            assert_eq!(rate.divide(start, duplicate), once);
+            assert_eq!(rate.divide(start, duplicate), Carried::default());
+        }
     }
 
     proptest! {

@@ -123,6 +123,10 @@ metrics! {
     connections_opened: Counters<Of>;
     /// Those that they were not allowed, by reason: reserved (nobody may reach it), host, private, denied or too_many.
     connections_refused: Counters<OfReason>;
+    /// What they have sent by TCP, as far as it was seen (a connection is looked at five times a second, and not when it is closed), and in datagrams.
+    network_sent: Counters<Of>, Bytes;
+    /// What they have received by TCP, as far as it was seen.
+    network_received: Counters<Of>, Bytes;
     /// Datagrams of theirs that were dropped, because the VM sent more than its network_rate.
     datagrams_dropped: Counters<Of>;
     /// Calls that an instance has taken and not answered.
@@ -220,7 +224,9 @@ impl Families {
         for times in self.timed() {
             times.remove(&of);
         }
-        for counters in [&self.connections_opened, &self.datagrams_dropped] {
+        let Self { network_sent, network_received, connections_opened, datagrams_dropped, .. } =
+            self;
+        for counters in [network_sent, network_received, connections_opened, datagrams_dropped] {
             counters.remove(&of);
         }
         for refusal in Refusal::ALL {

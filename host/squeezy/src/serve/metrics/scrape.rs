@@ -151,11 +151,14 @@ pub(super) fn set(watch: &Watch, status: &NodeStatus, partitions: &Partitions) {
         metrics.resident.get_or_create(&labels).inc_by(signed(memory.resident.resident_bytes));
     }
     for (vm, counts) in &status.networks {
-        let NetworkCounts { opened, refused, dropped } = watch.newly_reached(*vm, *counts);
+        let NetworkCounts { opened, refused, dropped, sent_bytes, received_bytes } =
+            watch.newly_reached(*vm, *counts);
         let Some(function) = owners.get(vm) else { continue };
         let labels = Of { function: function.clone() };
         metrics.connections_opened.get_or_create(&labels).inc_by(opened);
         metrics.datagrams_dropped.get_or_create(&labels).inc_by(dropped);
+        metrics.network_sent.get_or_create(&labels).inc_by(sent_bytes);
+        metrics.network_received.get_or_create(&labels).inc_by(received_bytes);
         for (refusal, count) in Refusal::ALL.into_iter().zip(refused) {
             let labels = OfReason { function: function.clone(), reason: refusal.name() };
             metrics.connections_refused.get_or_create(&labels).inc_by(count);

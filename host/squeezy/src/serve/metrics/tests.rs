@@ -209,13 +209,15 @@ fn status() -> NodeStatus {
     let memory = MemoryUse { asked_bytes: 3, plugged_bytes: 2, ..MemoryUse::default() };
     let memory = MemoryUse { swept_bytes: 7, sweeps_took: ms(250), ..memory };
     let counts = Counts { idle: 3, frozen: 2, busy: 1, queued: 5, minimum: 3, ..Counts::default() };
+    let traffic = NetworkCounts { sent_bytes: 8, received_bytes: 9, ..NetworkCounts::default() };
+    let networks = NetworkCounts { opened: 4, refused: [0, 0, 2, 0, 0], dropped: 6, ..traffic };
     NodeStatus {
         committed_bytes: 1 << 30,
         tenants: Vec::new(),
         functions: vec![(F, counts)],
         vm_of: BTreeMap::from([(F, vm)]),
         vms: vec![(vm, VmState::Up { empty_since: None }, Some(memory))],
-        networks: vec![(vm, NetworkCounts { opened: 4, refused: [0, 0, 2, 0, 0], dropped: 6 })],
+        networks: vec![(vm, networks)],
     }
 }
 
@@ -243,6 +245,8 @@ fn a_scrape_says_how_things_stand_and_forgets_how_they_stood() {
             ("connections_opened_total{function=\"f\"}", 4.0),
             ("connections_refused_total{function=\"f\",reason=\"private\"}", 2.0),
             ("datagrams_dropped_total{function=\"f\"}", 6.0),
+            ("network_sent_bytes_total{function=\"f\"}", 8.0),
+            ("network_received_bytes_total{function=\"f\"}", 9.0),
             ("memory_committed_bytes", (1u64 << 30) as f64),
             ("instances{function=\"f\",state=\"idle\"}", 1.0),
             ("instances{function=\"f\",state=\"frozen\"}", 2.0),

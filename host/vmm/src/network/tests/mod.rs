@@ -204,7 +204,7 @@ fn datagrams_are_judged_one_by_one_and_arrive_whole() {
         assert!(answer[..length] == datagram);
     });
     echo.join().unwrap();
-    assert_eq!(counts.opened, 1);
+    assert_eq!((counts.opened, counts.sent_bytes), (1, 9000));
 }
 
 #[test]
@@ -470,6 +470,9 @@ fn what_is_sent_in_a_second_is_limited_and_is_not_much_less() {
     });
     assert!((0.5..2.0).contains(&part), "one connection: {part}");
     assert_eq!((counts.opened, counts.dropped), (2, 0));
+    // All but what was sent after the last look.
+    let counted = counts.sent_bytes as f64 / (RATE as f64 * SENDING.as_secs_f64());
+    assert!((0.5 * part..1.1 * part).contains(&counted), "{counted} of {part} counted");
 
     let (part, _) = part_of_the_rate(&outside, |port, until| {
         let mut streams: Vec<_> = (0..4).map(|_| reach(PUBLIC, port).unwrap()).collect();
