@@ -112,11 +112,14 @@ impl Sending {
     }
 }
 
+/// A piece that is being made, none after the last one, with what makes it.
+type Making<S> = JoinHandle<(S, io::Result<Option<Vec<u8>>>)>;
+
 /// An answer whose pieces are made as they are sent.
 struct Stream<S> {
     /// What makes them, unless it makes one.
     source: Option<S>,
-    making: Option<JoinHandle<(S, io::Result<Option<Vec<u8>>>)>>,
+    making: Option<Making<S>>,
     /// The length of the latest piece, which has been sent when the next one is asked for, in bytes.
     last_bytes: usize,
     sending: Arc<Sending>,
