@@ -20,7 +20,8 @@ impl Scaler {
     }
 
     /// Charges a frozen instance for what it has grown by. Who breaks the rules pays, and who grows where there is no
-    /// memory goes: nobody else is to go short for either.
+    /// memory goes: nobody else is to go short for either. Only the budget is asked: the memory is taken already, whatever
+    /// is promised to others, or left of a quota.
     pub(super) fn measured(
         &mut self,
         now: Moment,
@@ -41,7 +42,7 @@ impl Scaler {
                 vm.unfit = true;
             }
             commands.push(Command::KillVm { vm, instance: number, taken_bytes, resident_bytes });
-        } else if taken_bytes <= self.free_bytes(vm) && self.budget.commit(taken_bytes) {
+        } else if self.budget.commit(taken_bytes) {
             self.charge(number, charged_bytes + taken_bytes);
         } else {
             self.take_away(number, StopReason::Overdrawn, commands);

@@ -341,13 +341,16 @@ impl Model {
         let tolerated_bytes = policy.tolerance_bytes * (10 + seconds) / 10;
         let most_bytes = self.vm_policy(vm).instance_bytes;
         let taken_bytes = resident_bytes.min(most_bytes).saturating_sub(charged_bytes);
-        let has_room = taken_bytes <= self.free_bytes(self.owner(vm));
+        // It is taken already, whatever is promised to others, or left of a quota.
+        let has_room = taken_bytes <= LIMIT_BYTES - self.taken_bytes();
+        let owner = self.owner(vm);
         let entry = self.instances.get_mut(&instance).expect("a known instance");
         entry.measured = self.now;
         if taken_bytes > tolerated_bytes {
             self.overdrawn.insert(vm);
         } else if has_room {
             entry.charged_bytes += taken_bytes;
+            *self.had_bytes.entry(owner).or_default() += taken_bytes;
         }
         self.tell(Event::Measured { instance, resident_bytes });
     }

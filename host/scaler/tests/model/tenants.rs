@@ -159,7 +159,7 @@ impl Model {
         bytes * all <= LIMIT_BYTES * self.weight(tenant)
     }
 
-    /// Nobody gets more than a quota allows, and the scaler counts what the model counts.
+    /// Nobody is given more than a quota allows, and the scaler counts what the model counts.
     pub fn check_tenants(&mut self) {
         for tenant in (0..TENANTS).map(TenantIndex) {
             let (bytes, calls) = (self.bytes_of(tenant), self.calls_of(tenant));

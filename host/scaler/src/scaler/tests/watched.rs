@@ -68,6 +68,30 @@ fn a_frozen_instance_goes_that_grows_where_there_is_no_memory() {
     assert_eq!(scaler.vm_state(V), Some(VmState::Up { empty_since: None }));
 }
 
+#[test]
+fn what_a_frozen_instance_grows_by_is_not_refused_for_a_quota() {
+    let mut scaler = with_watched();
+    let quota = TenantPolicy { memory_bytes: Some(140), ..TenantPolicy::default() };
+    assert_eq!(scaler.update_tenant(TenantIndex::FIRST, quota), Ok(()));
+    assert_eq!(play(&mut scaler, &[(3, Event::Tick), (12, measured(0, 40))]), []);
+    assert_eq!(scaler.tenant_counts(TenantIndex::FIRST).promised_bytes, 150);
+    assert_eq!(scaler.budget().committed_bytes(), 150);
+}
+
+#[test]
+fn what_a_frozen_instance_grows_by_is_not_refused_for_a_vm_that_boots() {
+    let mut scaler = with_watched();
+    let other = TenantIndex(1);
+    assert_eq!(scaler.add_tenant(TenantPolicy::default()), Ok(other));
+    let its_vm = scaler.add_vm(vm()).unwrap();
+    let its_function = scaler.add_function(other, function(its_vm)).unwrap();
+    assert_eq!(play(&mut scaler, &[(3, request_to(its_function, 2))]), [Command::BootVm(its_vm)]);
+    let taken = scaler.budget.free_bytes() - 14;
+    assert!(scaler.budget.commit(taken));
+    assert_eq!(play(&mut scaler, &[(12, measured(0, 40))]), []);
+    assert_eq!(scaler.budget().free_bytes(), 4);
+}
+
 /// The end of the VM of `F`, whose instance 0 holds this much.
 fn kill(resident_bytes: u64) -> Command {
     Command::KillVm { vm: V, instance: n(0), taken_bytes: resident_bytes - 30, resident_bytes }
