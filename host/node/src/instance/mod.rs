@@ -290,6 +290,9 @@ impl Instance {
         let before_bytes = self.guest.resident(&before).await.ok_or(InstanceError::NotMeasured)?;
         let Squeezed { instance, heap, heap_problem, reported_bytes, report_problem } =
             self.guest.squeeze(&self.id).await?;
+        // The agent says only by the way if it was not frozen again. Then it may take memory, and is not what it costs. Who
+        // has had a call meanwhile is not frozen for this.
+        let instance = if rests() { self.guest.freeze(&self.id).await? } else { instance };
         let taken = self.guest.take_free(&instance, Grain::Page, Box::new(rests)).await;
         let given_back = match taken {
             Some(taken) => taken.map(|taken| taken.bytes).map_err(|error| error.to_string()),

@@ -1,18 +1,19 @@
 //! Frozen instances that take memory while their VM runs.
 
 use super::{
-    script::{Exceptions, Operation},
+    script::{Exceptions, Fate, Operation},
     *,
 };
 use tokio::time::sleep;
 
 /// One of two instances has a call that takes 50 s, so their VM is not paused. What the other one does meanwhile, which is
-/// frozen after its own call, is up to `act`. Returns the end of the long call.
+/// frozen after its own call, is up to `act`, and the rest to `script`. Returns the end of the long call.
 async fn beside_a_long_call(
+    script: Exceptions,
     setup: Setup,
     act: impl AsyncFnOnce(&Scene),
 ) -> (Scene, Result<Answer, CallError>) {
-    let script = Exceptions::default().slow(Operation::Call, Duration::from_secs(50));
+    let script = script.slow(Operation::Call, Duration::from_secs(50));
     let scene = Scene::of(script, setup).await;
     let (long, ()) = tokio::join!(scene.call(0), async {
         scene.call(0).await.unwrap();
@@ -23,7 +24,7 @@ async fn beside_a_long_call(
 
 /// From second 15 on, each instance holds `bytes`, or it is not known how much. Before, it is 5.
 async fn grow(setup: Setup, bytes: Option<u64>) -> (Scene, Result<Answer, CallError>) {
-    beside_a_long_call(setup, async |scene: &Scene| {
+    beside_a_long_call(Exceptions::default(), setup, async |scene: &Scene| {
         sleep(Duration::from_secs(15)).await;
         scene.worlds[0].machines()[0].instances_hold(bytes);
     })
@@ -84,8 +85,27 @@ async fn a_frozen_instance_is_charged_for_what_it_grows_by() {
             assert_eq!(committed_bytes, BASE_BYTES + INSTANCE_BYTES + bytes);
         }
     };
-    let (scene, long) = beside_a_long_call(setup, grow).await;
+    let (scene, long) = beside_a_long_call(Exceptions::default(), setup, grow).await;
     long.unwrap();
+    scene.end().await;
+}
+
+/// Its agent was to freeze it again, and could not.
+#[tokio::test(start_paused = true)]
+async fn who_is_not_frozen_after_a_squeeze_is_charged_in_full_and_may_take_that() {
+    let script = Exceptions::default().with(Operation::Freeze, Fate::Works);
+    let script = script.with(Operation::Freeze, Fate::Fails);
+    let grow = async |scene: &Scene| {
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(scene.seen.count("squeezed: false"), 1, "{:#?}", scene.seen.lines());
+        scene.worlds[0].machines()[0].instances_hold(Some(9));
+        sleep(Duration::from_secs(20)).await;
+        let committed_bytes = scene.node.status().await.unwrap().committed_bytes;
+        assert_eq!(committed_bytes, BASE_BYTES + 2 * INSTANCE_BYTES);
+    };
+    let (scene, long) = beside_a_long_call(script, overcommit(), grow).await;
+    long.unwrap();
+    assert_eq!(scene.seen.count(" ended"), 0, "{:#?}", scene.seen.lines());
     scene.end().await;
 }
 
@@ -101,7 +121,7 @@ async fn who_is_called_may_take_its_memory_back() {
             });
             answer.unwrap();
         };
-        let (scene, long) = beside_a_long_call(overcommit(), call).await;
+        let (scene, long) = beside_a_long_call(Exceptions::default(), overcommit(), call).await;
         long.unwrap();
         assert_eq!(scene.seen.count(" ended"), 0, "after {ms} ms");
         scene.end().await;

@@ -201,8 +201,18 @@ impl Guest for FakeGuest {
         Box::pin(async {
             match self.perform(id, Operation::Freeze, AGENT_LIMIT).await? {
                 Fate::Works => {
-                    self.change(id, |instance| instance.frozen = true);
-                    self.describe(id)
+                    let is_busy = self.change(id, |instance| {
+                        instance.frozen = instance.calls == 0;
+                        !instance.frozen
+                    });
+                    match is_busy {
+                        Some(true) => Err(VmError::Agent {
+                            request: id.to_string(),
+                            code: ErrorCode::Unavailable,
+                            message: "it has a request to answer".to_owned(),
+                        }),
+                        _ => self.describe(id),
+                    }
                 }
                 _ => Err(refused(Operation::Freeze)),
             }
@@ -211,13 +221,15 @@ impl Guest for FakeGuest {
 
     fn squeeze<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Result<Squeezed>> {
         Box::pin(async {
+            // An agent that cannot freeze it again says no more than that.
+            self.change(id, |instance| instance.frozen = false);
             match self.perform(id, Operation::Squeeze, AGENT_LIMIT).await? {
                 Fate::Works => Ok(Squeezed {
                     instance: self.describe(id)?,
                     heap: None,
                     heap_problem: None,
                     reported_bytes: 0,
-                    report_problem: None,
+                    report_problem: Some("it is not frozen".to_owned()),
                 }),
                 _ => Err(refused(Operation::Squeeze)),
             }
