@@ -58,6 +58,9 @@ async fn a_vm_lives_on_whose_frozen_instance_holds_no_more_or_an_unknown_amount(
         let (scene, long) = grow(overcommit(), bytes).await;
         long.unwrap();
         assert_eq!(scene.seen.count(" ended"), 0, "{:#?}", scene.seen.lines());
+        let measured = scene.worlds[0].machines()[0].measured();
+        let looks = measured.iter().filter(|&&held| held == (bytes, bytes)).count();
+        assert!(looks >= 3, "{measured:?}");
         scene.end().await;
     }
 }
@@ -70,6 +73,7 @@ async fn nothing_is_measured_again_where_frozen_instances_are_charged_in_full() 
     let (scene, long) = grow(setup, Some(9)).await;
     long.unwrap();
     assert_eq!(scene.seen.count(" ended"), 0, "{:#?}", scene.seen.lines());
+    assert!(scene.worlds[0].machines()[0].measured().is_empty());
     scene.end().await;
 }
 
@@ -109,10 +113,11 @@ async fn who_is_not_frozen_after_a_squeeze_is_charged_in_full_and_may_take_that(
     scene.end().await;
 }
 
-/// A call at any moment between two looks.
+/// A call at any moment around a look, also while it measures.
 #[tokio::test(start_paused = true)]
 async fn who_is_called_may_take_its_memory_back() {
-    for ms in (9_000..11_000).step_by(50) {
+    let mut met = 0;
+    for ms in (9_500..10_500).step_by(5) {
         let call = async |scene: &Scene| {
             sleep(Duration::from_millis(ms)).await;
             let (answer, ()) = tokio::join!(scene.call(0), async {
@@ -124,6 +129,9 @@ async fn who_is_called_may_take_its_memory_back() {
         let (scene, long) = beside_a_long_call(Exceptions::default(), overcommit(), call).await;
         long.unwrap();
         assert_eq!(scene.seen.count(" ended"), 0, "after {ms} ms");
+        let measured = scene.worlds[0].machines()[0].measured();
+        met += measured.iter().filter(|(before, after)| before < after).count();
         scene.end().await;
     }
+    assert!(met > 0, "no call came during a look");
 }

@@ -19,6 +19,9 @@ use tokio::sync::watch;
 /// Resident memory of an instance on the host, in bytes, unless a test says otherwise.
 pub(super) const RESIDENT_BYTES: u64 = 5;
 
+/// How long it takes to measure that.
+const MEASURE_LATENCY: Duration = Duration::from_millis(10);
+
 /// The guest of a fake machine, as seen from one slot.
 pub(super) struct FakeGuest {
     pub(super) machine: Arc<FakeMachine>,
@@ -311,7 +314,14 @@ impl Guest for FakeGuest {
     }
 
     fn resident<'a>(&'a self, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
-        Box::pin(async { self.machine.lock().instance_bytes })
+        Box::pin(async {
+            let before = self.machine.lock().instance_bytes;
+            tokio::time::sleep(MEASURE_LATENCY).await;
+            let mut state = self.machine.lock();
+            let after = state.instance_bytes;
+            state.measured.push((before, after));
+            after
+        })
     }
 
     fn ended(&self) -> Option<VmError> {

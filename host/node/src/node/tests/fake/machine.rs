@@ -57,6 +57,8 @@ pub(super) struct State {
     resident_bytes: u64,
     /// Host memory behind each of its instances, in bytes; absent if that is not known.
     pub(super) instance_bytes: Option<u64>,
+    /// What that was when a measurement of it began, and when it ended, each time.
+    pub(super) measured: Vec<(Option<u64>, Option<u64>)>,
     /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
@@ -140,6 +142,11 @@ impl FakeMachine {
     /// Each of its instances holds so much host memory from now on, or it is not known how much.
     pub(in super::super) fn instances_hold(&self, bytes: Option<u64>) {
         self.lock().instance_bytes = bytes;
+    }
+
+    /// What each of its instances held when a measurement of it began, and when it ended.
+    pub(in super::super) fn measured(&self) -> Vec<(Option<u64>, Option<u64>)> {
+        self.lock().measured.clone()
     }
 
     /// It holds so much host memory from now on.
