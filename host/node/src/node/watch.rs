@@ -5,7 +5,7 @@ use crate::instance::Instance;
 use squeezy_scaler::{Event, InstanceNumber, VmIndex};
 use squeezy_vmm::VmError;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long to wait before a VM's frozen instances are measured again.
 ///
@@ -43,8 +43,10 @@ impl Actor {
         self.begin(async move {
             let mut found = Vec::new();
             for (instance, generation, guest, seen) in resting {
-                // What cannot be measured was measured before, so its VM has ended, or the host lacks something for now.
-                if let Some(resident_bytes) = guest.resident(&seen).await {
+                // What cannot be measured, or not in this time, was measured before: its VM has ended, or the host lacks
+                // something for now.
+                let measured = timeout(LOOK_EVERY, guest.resident(&seen)).await;
+                if let Ok(Some(resident_bytes)) = measured {
                     found.push((instance, generation, resident_bytes));
                 }
             }

@@ -94,6 +94,23 @@ async fn a_frozen_instance_is_charged_for_what_it_grows_by() {
     scene.end().await;
 }
 
+/// As it may on a host without `cachestat`, as long as a QEMU does something to the file.
+#[tokio::test(start_paused = true)]
+async fn a_measurement_that_does_not_end_is_not_the_last_one() {
+    let hang = async |scene: &Scene| {
+        sleep(Duration::from_secs(5)).await;
+        let machine = &scene.worlds[0].machines()[0];
+        machine.measures_for_ever(true);
+        sleep(Duration::from_secs(10)).await;
+        machine.measures_for_ever(false);
+        machine.instances_hold(Some(9));
+    };
+    let (scene, long) = beside_a_long_call(Exceptions::default(), overcommit(), hang).await;
+    let lines = scene.seen.lines();
+    assert!(matches!(long, Err(CallError::Failed { vm_ended: true, .. })), "{lines:#?}");
+    scene.end().await;
+}
+
 /// Its agent was to freeze it again, and could not.
 #[tokio::test(start_paused = true)]
 async fn who_is_not_frozen_after_a_squeeze_is_charged_in_full_and_may_take_that() {

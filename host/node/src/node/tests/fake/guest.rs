@@ -315,7 +315,13 @@ impl Guest for FakeGuest {
 
     fn resident<'a>(&'a self, _: &'a Instance) -> BoxFuture<'a, Option<u64>> {
         Box::pin(async {
-            let before = self.machine.lock().instance_bytes;
+            let (before, never_ends) = {
+                let state = self.machine.lock();
+                (state.instance_bytes, state.measures_for_ever)
+            };
+            if never_ends {
+                pending::<()>().await;
+            }
             tokio::time::sleep(MEASURE_LATENCY).await;
             let mut state = self.machine.lock();
             let after = state.instance_bytes;

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) instance_bytes: Option<u64>,
     /// What that was when a measurement of it began, and when it ended, each time.
     pub(super) measured: Vec<(Option<u64>, Option<u64>)>,
+    /// A measurement that begins now never ends.
+    pub(super) measures_for_ever: bool,
     /// The paths of requests to instances' servers.
     pub(super) paths: Vec<String>,
 }
@@ -147,6 +149,11 @@ impl FakeMachine {
     /// What each of its instances held when a measurement of it began, and when it ended.
     pub(in super::super) fn measured(&self) -> Vec<(Option<u64>, Option<u64>)> {
         self.lock().measured.clone()
+    }
+
+    /// Whether a measurement that begins from now on never ends.
+    pub(in super::super) fn measures_for_ever(&self, for_ever: bool) {
+        self.lock().measures_for_ever = for_ever;
     }
 
     /// It holds so much host memory from now on.
