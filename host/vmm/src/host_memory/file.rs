@@ -1,5 +1,6 @@
 //! A guest's memory as a file.
 
+use crate::measure::Pages;
 use rustix::{
     fs::{
         FallocateFlags, MemfdFlags, SealFlags, SeekFrom, fallocate, fcntl_add_seals, fstat,
@@ -187,10 +188,18 @@ impl MemoryFile {
 
     /// Bytes of host memory behind a range.
     pub(crate) fn resident(&self, range: Range<u64>) -> io::Result<u64> {
+        self.count(range, Pages::Resident)
+    }
+
+    /// Bytes in such pages of a range.
+    pub(crate) fn count(&self, range: Range<u64>, pages: Pages) -> io::Result<u64> {
         match self.cachestat(&range) {
-            Ok(counts) => Ok(counts.cache * PAGE_BYTES),
+            Ok(Cachestat { cache, evicted, .. }) => match pages {
+                Pages::Resident => Ok(cache * PAGE_BYTES),
+                Pages::Occupied => Ok((cache + evicted) * PAGE_BYTES),
+            },
             // Linux 6.5 has it, and filters of system calls that do not know it yet refuse it with any error. Without it,
-            // what was swapped out counts as well.
+            // what was swapped out counts in any case.
             Err(_) => {
                 self.data(range).map(|part| Ok(part.map(|part| part.end - part.start)?)).sum()
             }
@@ -286,6 +295,35 @@ mod tests {
         assert_eq!(memory.discard_counted(2 * MIB..3 * MIB).unwrap().0, 0);
         assert_eq!(memory.discard_counted(0..4 * MIB).unwrap().0, 2 * PAGE_BYTES);
         assert_eq!(memory.resident(0..4 * MIB).unwrap(), 0);
+    }
+
+    /// Where there is no swap, all of it stays resident.
+    #[test]
+    fn what_is_swapped_out_is_still_occupied() {
+        let pages = [0, 1, 5, 700];
+        let memory = written(&pages);
+        let (file, bytes) = (memory.descriptor().unwrap(), 4 << 20);
+        // SAFETY: a new mapping, which nobody has but this test.
+        let mapped = unsafe {
+            let start = std::ptr::null_mut();
+            libc::mmap(start, bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(mapped, libc::MAP_FAILED);
+        for page in pages {
+            // SAFETY: it is in that mapping, and there in the file.
+            let byte = unsafe { mapped.cast::<u8>().add(page as usize * 4096).read_volatile() };
+            assert_eq!(byte, 1);
+        }
+        // SAFETY: it is that mapping, and nobody has a reference into it.
+        let advised = unsafe {
+            let advised = libc::madvise(mapped, bytes, libc::MADV_PAGEOUT);
+            libc::munmap(mapped, bytes);
+            advised
+        };
+        assert_eq!(advised, 0);
+        assert_eq!(memory.count(0..4 * MIB, Pages::Occupied).unwrap(), 4 * PAGE_BYTES);
+        assert!(memory.resident(0..4 * MIB).unwrap() <= 4 * PAGE_BYTES);
+        assert_eq!(memory.count(MIB..2 * MIB, Pages::Occupied).unwrap(), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod huge_pages;
 
 use crate::{
     Result, VmError,
-    measure::{self, Resident},
+    measure::{self, Pages, Resident},
 };
 use std::{ops::Range, sync::Arc};
 
@@ -120,16 +120,23 @@ impl MemoryPiece {
 
     /// Resident memory of it. `process` is the VMM's.
     pub(crate) fn resident(&self, process: u32) -> Result<Resident> {
-        let Some(FilePart { file, start }) = &self.file else {
-            return measure::resident_part(process, &self.host());
-        };
-        let resident_bytes = file
-            .resident(*start..start + self.bytes())
-            .map_err(|error| VmError::system("the guest's memory cannot be measured", error))?;
+        let mapped = measure::part(process, &self.host(), Pages::Resident);
+        if self.file.is_none() {
+            return mapped;
+        }
+        let resident_bytes = self.count(process, Pages::Resident)?;
         // No other VM has it. Whether pages are huge is known to page tables only.
-        let huge_bytes =
-            measure::resident_part(process, &self.host()).map_or(0, |mapped| mapped.huge_bytes);
+        let huge_bytes = mapped.map_or(0, |mapped| mapped.huge_bytes);
         Ok(Resident { resident_bytes, proportional_bytes: resident_bytes, huge_bytes })
+    }
+
+    /// Bytes in such pages of it. Of a file, no page tables are looked at for that. `process` is the VMM's.
+    pub(crate) fn count(&self, process: u32, pages: Pages) -> Result<u64> {
+        let Some(FilePart { file, start }) = &self.file else {
+            return Ok(measure::part(process, &self.host(), pages)?.resident_bytes);
+        };
+        file.count(*start..start + self.bytes(), pages)
+            .map_err(|error| VmError::system("the guest's memory cannot be measured", error))
     }
 }
 

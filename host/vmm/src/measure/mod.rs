@@ -23,6 +23,15 @@ pub struct Resident {
     pub huge_bytes: u64,
 }
 
+/// Which pages are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// Those that are in memory.
+    Resident,
+    /// Those that are swapped out as well: they come back without anybody's doing.
+    Occupied,
+}
+
 impl std::ops::AddAssign for Resident {
     fn add_assign(&mut self, other: Self) {
         self.resident_bytes += other.resident_bytes;
@@ -127,7 +136,7 @@ pub fn memory_stat_bytes(stat: &str, name: &str) -> u64 {
 /// pages, and almost nothing with huge pages. Older kernels need a pass over smaps, which takes
 /// about eight times as long.
 pub(crate) fn resident(process: u32, ranges: &[Range<u64>]) -> Result<Vec<Resident>> {
-    if let Ok(sums) = pagemap::resident(process, ranges) {
+    if let Ok(sums) = pagemap::scan(process, ranges, Pages::Resident) {
         return Ok(sums);
     }
     resident_by_smaps(process, ranges)
@@ -139,12 +148,12 @@ fn resident_by_smaps(process: u32, ranges: &[Range<u64>]) -> Result<Vec<Resident
     parse_smaps(BufReader::with_capacity(1 << 16, file), ranges).map_err(|e| fail(&path, e))
 }
 
-/// Memory of a process that is mapped in a range of whole pages, which may be part of a mapping.
+/// Memory of a process in such pages of a range of whole ones, which may be part of a mapping.
 /// Kernels before 6.7 do not say what is in huge pages.
-pub(crate) fn resident_part(process: u32, range: &Range<u64>) -> Result<Resident> {
-    pagemap::resident(process, std::slice::from_ref(range))
+pub(crate) fn part(process: u32, range: &Range<u64>, pages: Pages) -> Result<Resident> {
+    pagemap::scan(process, std::slice::from_ref(range), pages)
         .map(|sums| sums[0])
-        .or_else(|_| pagemap::count(process, range))
+        .or_else(|_| pagemap::count(process, range, pages))
         .map_err(|e| fail(format!("/proc/{process}/pagemap"), e))
 }
 
@@ -264,13 +273,43 @@ Rss:                  99 kB
         }
         for part in [&ranges[0], &(ranges[0].start..ranges[0].start + (1 << 20))] {
             let bytes = part.end - part.start;
-            let process = std::process::id();
-            assert_eq!(resident_part(process, part).unwrap().resident_bytes, bytes);
-            assert_eq!(pagemap::count(process, part).unwrap().resident_bytes, bytes);
+            assert_eq!(bytes_in_both_ways(part, Pages::Resident), bytes);
         }
         // smaps counts whole mappings, and this one starts with a page of the allocator.
         let difference = after[0].resident_bytes.abs_diff(after[1].resident_bytes);
         assert!(difference <= 4 << 12, "{after:?}");
+        std::hint::black_box(memory);
+    }
+
+    /// Counted with and without `PAGEMAP_SCAN`, which say the same.
+    fn bytes_in_both_ways(range: &Range<u64>, pages: Pages) -> u64 {
+        let process = std::process::id();
+        let bytes = part(process, range, pages).unwrap().resident_bytes;
+        assert_eq!(pagemap::count(process, range, pages).unwrap().resident_bytes, bytes);
+        bytes
+    }
+
+    /// Where there is no swap, all of it stays resident.
+    #[test]
+    fn what_is_swapped_out_is_still_occupied() {
+        let mut memory = vec![1u8; 8 << 20];
+        let first = memory.as_ptr().align_offset(4096);
+        let pages = &mut memory[first..first + (4 << 20)];
+        let range = pages.as_ptr() as u64..pages.as_ptr() as u64 + pages.len() as u64;
+        // SAFETY: it is a slice, whose contents stay the same.
+        let advised =
+            unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), libc::MADV_PAGEOUT) };
+        assert_eq!(advised, 0, "{}", std::io::Error::last_os_error());
+        assert_eq!(bytes_in_both_ways(&range, Pages::Occupied), 4 << 20);
+        std::hint::black_box(memory);
+    }
+
+    #[test]
+    fn what_was_never_touched_is_not_occupied() {
+        let memory = vec![0u8; 64 << 20];
+        let middle = (memory.as_ptr() as u64 + (32 << 20)).next_multiple_of(4096);
+        let range = middle..middle + (1 << 20);
+        assert_eq!(bytes_in_both_ways(&range, Pages::Occupied), 0);
         std::hint::black_box(memory);
     }
 

@@ -1,6 +1,6 @@
 //! Counts resident pages from a process's page tables.
 
-use super::Resident;
+use super::{Pages, Resident};
 use std::{
     fs::File,
     io,
@@ -12,6 +12,8 @@ use std::{
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610_u32 as libc::Ioctl;
 /// The page is present.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// It is swapped out.
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 /// It is the shared zero page, which occupies no memory.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
 /// It is part of a huge page.
@@ -49,16 +51,21 @@ struct PageRegion {
 /// Size of a page, and of its entry in the file.
 const PAGE_BYTES: u64 = 4096;
 const ENTRY_BYTES: u64 = 8;
-/// The bit of an entry that says that the page is present.
+/// The bits of an entry that say that the page is present, and that it is swapped out.
 const ENTRY_IS_PRESENT: u64 = 1 << 63;
+const ENTRY_IS_SWAPPED: u64 = 1 << 62;
 
-/// Resident memory in each of `ranges`. Fails if the kernel has no `PAGEMAP_SCAN`.
-pub(super) fn resident(process: u32, ranges: &[Range<u64>]) -> io::Result<Vec<Resident>> {
+/// Such pages in each of `ranges`. Fails if the kernel has no `PAGEMAP_SCAN`.
+pub(super) fn scan(process: u32, ranges: &[Range<u64>], pages: Pages) -> io::Result<Vec<Resident>> {
     let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
-    ranges.iter().map(|range| scan(&pagemap, range)).collect()
+    ranges.iter().map(|range| scan_range(&pagemap, range, pages)).collect()
 }
 
-fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
+fn scan_range(pagemap: &File, range: &Range<u64>, pages: Pages) -> io::Result<Resident> {
+    let any_of = match pages {
+        Pages::Resident => PAGE_IS_PRESENT,
+        Pages::Occupied => PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
+    };
     let mut regions = [PageRegion::default(); REGIONS];
     let mut sum = Resident::default();
     let mut start = range.start;
@@ -70,7 +77,8 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
             vec: regions.as_mut_ptr() as u64,
             vec_len: REGIONS as u64,
             category_inverted: PAGE_IS_PFNZERO,
-            category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
+            category_mask: PAGE_IS_PFNZERO,
+            category_anyof_mask: any_of,
             return_mask: PAGE_IS_HUGE,
             ..Default::default()
         };
@@ -94,24 +102,28 @@ fn scan(pagemap: &File, range: &Range<u64>) -> io::Result<Resident> {
     Ok(sum)
 }
 
-/// Resident memory in a range of whole pages, page by page: for kernels without `PAGEMAP_SCAN`.
-pub(super) fn count(process: u32, range: &Range<u64>) -> io::Result<Resident> {
+/// Such pages in a range of whole ones, page by page: for kernels without `PAGEMAP_SCAN`.
+pub(super) fn count(process: u32, range: &Range<u64>, pages: Pages) -> io::Result<Resident> {
+    let any_of = match pages {
+        Pages::Resident => ENTRY_IS_PRESENT,
+        Pages::Occupied => ENTRY_IS_PRESENT | ENTRY_IS_SWAPPED,
+    };
     let pagemap = File::open(format!("/proc/{process}/pagemap"))?;
     let end = range.end / PAGE_BYTES * ENTRY_BYTES;
     let mut at = range.start / PAGE_BYTES * ENTRY_BYTES;
     let mut chunk = vec![0; 1 << 16];
-    let mut pages = 0;
+    let mut counted = 0;
     while at < end {
         let most = chunk.len().min((end - at) as usize);
         pagemap.read_exact_at(&mut chunk[..most], at)?;
         let entries = chunk[..most].chunks_exact(ENTRY_BYTES as usize);
-        let present = |entry: &&[u8]| {
+        let is_such = |entry: &&[u8]| {
             let entry: [u8; 8] = (*entry).try_into().unwrap_or_default();
-            u64::from_ne_bytes(entry) & ENTRY_IS_PRESENT != 0
+            u64::from_ne_bytes(entry) & any_of != 0
         };
-        pages += entries.filter(present).count() as u64;
+        counted += entries.filter(is_such).count() as u64;
         at += most as u64;
     }
-    let bytes = pages * PAGE_BYTES;
+    let bytes = counted * PAGE_BYTES;
     Ok(Resident { resident_bytes: bytes, proportional_bytes: bytes, huge_bytes: 0 })
 }

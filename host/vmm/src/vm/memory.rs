@@ -5,7 +5,7 @@ use crate::{
     Grain, Resident, Result, Taken, VmError,
     host_memory::MemoryPiece,
     hyperalloc::Reclaimer,
-    measure,
+    measure::{self, Pages},
     memory::{Elastic, Resize, Target},
 };
 use serde::{Deserialize, Serialize};
@@ -133,9 +133,25 @@ impl Vm {
     /// Resident host memory behind one partition, in bytes. The number comes from the guest, so it
     /// may be invalid.
     pub async fn partition_resident(&self, partition: PartitionNumber) -> Result<u64> {
+        self.partition_bytes(partition, Pages::Resident).await
+    }
+
+    /// The same, with what is swapped out of it: it comes back when it is used, or when there is no swap any more.
+    pub async fn partition_occupied(&self, partition: PartitionNumber) -> Result<u64> {
+        self.partition_bytes(partition, Pages::Occupied).await
+    }
+
+    async fn partition_bytes(&self, partition: PartitionNumber, pages: Pages) -> Result<u64> {
         let part = self.partition_memory(partition)?;
         let process = self.process_id();
-        let look = move || part.resident(process).map(|resident| resident.resident_bytes);
+        self.shared.fate.guard(self.shared.work(move || part.count(process, pages))).await
+    }
+
+    /// Host memory behind all of it, in bytes, with what is swapped out of it.
+    pub async fn occupied(&self) -> Result<u64> {
+        let (process, memory) = (self.process_id(), self.shared.host_memory.clone());
+        let count = move |piece: &MemoryPiece| piece.count(process, Pages::Occupied);
+        let look = move || memory.pieces().map(count).sum::<Result<u64>>();
         self.shared.fate.guard(blocking(look)).await
     }
 
