@@ -53,7 +53,8 @@ pub trait Guest: Send + Sync {
     fn condemn(&self, partition: PartitionNumber) -> BoxFuture<'_, Result<u64>>;
     /// Stops an instance; it has `grace` to end by itself.
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>>;
-    /// Bytes resident on the host for this instance alone, as the guest last described it; `None` if unknown.
+    /// Bytes that the host has for this instance alone, as the guest last described it, with what is swapped out; `None`
+    /// if unknown.
     fn resident<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<u64>>;
     /// Why its VM has ended, if it has.
     fn ended(&self) -> Option<VmError>;
@@ -154,8 +155,8 @@ impl Guest for VmGuest {
     fn resident<'a>(&'a self, instance: &'a Instance) -> BoxFuture<'a, Option<u64>> {
         Box::pin(async {
             match self.share {
-                Share::Partition => self.vm.partition_resident(instance.partition?).await.ok(),
-                Share::Whole => Some(self.vm.memory().await.ok()?.resident.resident_bytes),
+                Share::Partition => self.vm.partition_occupied(instance.partition?).await.ok(),
+                Share::Whole => self.vm.occupied().await.ok(),
             }
         })
     }

@@ -31,7 +31,7 @@ pub enum NodeEvent<'a> {
     Paused {
         /// Which VM.
         vm: VmIndex,
-        /// Its resident memory on the host, in bytes.
+        /// Its memory on the host, in bytes, with what is swapped out.
         resident_bytes: u64,
     },
     /// A VM runs again.

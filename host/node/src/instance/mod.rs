@@ -75,9 +75,9 @@ pub struct SqueezeReport {
     pub heap: Result<SqueezedHeap, String>,
     /// Bytes of its partition that were given back, or why none were.
     pub given_back: Result<u64, String>,
-    /// Its resident memory on the host before, in bytes.
+    /// Its memory on the host before, in bytes, with what is swapped out.
     pub before_bytes: u64,
-    /// Its resident memory on the host after, in bytes.
+    /// The same after.
     pub resident_bytes: u64,
     /// Processor time spent by its runtime.
     pub cpu: Duration,

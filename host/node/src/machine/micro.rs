@@ -129,6 +129,17 @@ impl Machine for MicroVms {
         })
     }
 
+    fn occupied(&self) -> BoxFuture<'_, Result<u64, VmError>> {
+        let vms = self.all();
+        Box::pin(async move {
+            let mut sum = 0;
+            for vm in vms {
+                sum += vm.occupied().await.unwrap_or(0);
+            }
+            Ok(sum)
+        })
+    }
+
     /// All VMs belong to instances, so there is nothing else to pause.
     fn want_paused(&self, paused: bool) {
         debug_assert!(!paused, "all VMs belong to instances");

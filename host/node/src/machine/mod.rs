@@ -57,6 +57,8 @@ pub trait Machine: Send + Sync {
     fn starts_beside_plug(&self) -> bool;
     /// The memory that is requested, plugged and resident now.
     fn memory(&self) -> BoxFuture<'_, Result<MemoryUse, VmError>>;
+    /// What the host has behind it, in bytes, with what is swapped out: what it costs while it is paused.
+    fn occupied(&self) -> BoxFuture<'_, Result<u64, VmError>>;
     /// Waits until its guest asks for memory that it lacks; returns how many bytes. The answer is [`Self::lend`], or
     /// none.
     fn starved(&self) -> BoxFuture<'_, u64> {

@@ -88,6 +88,10 @@ impl Machine for SharedVm {
         Box::pin(self.vm.memory())
     }
 
+    fn occupied(&self) -> BoxFuture<'_, Result<u64, VmError>> {
+        Box::pin(self.vm.occupied())
+    }
+
     fn starved(&self) -> BoxFuture<'_, u64> {
         Box::pin(self.vm.starved())
     }

@@ -144,7 +144,7 @@ impl Actor {
                 return Completion::Nothing;
             }
             let result = match machine.settle().await {
-                Ok(()) => machine.memory().await.map(|memory| memory.resident.resident_bytes),
+                Ok(()) => machine.occupied().await,
                 Err(error) => Err(error),
             };
             Completion::Paused { vm, generation, doomed, result }

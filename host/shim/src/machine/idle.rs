@@ -35,7 +35,7 @@ impl Idle {
                 outside_bytes.saturating_add(usage.map_or(0, |usage| usage.memory_bytes));
         }
         let inside_bytes = match partition {
-            Some(number) => self.booted.vm.partition_resident(number).await?,
+            Some(number) => self.booted.vm.partition_occupied(number).await?,
             None => 0,
         };
         Ok(inside_bytes.saturating_add(outside_bytes))

@@ -294,6 +294,11 @@ impl Machine for FakeMachine {
         Box::pin(async move { self.ended().map_or(Ok(memory), Err) })
     }
 
+    fn occupied(&self) -> BoxFuture<'_, Result<u64>> {
+        let bytes = self.lock().resident_bytes;
+        Box::pin(async move { self.ended().map_or(Ok(bytes), Err) })
+    }
+
     fn starved(&self) -> BoxFuture<'_, u64> {
         Box::pin(async {
             let mut asked = self.asked.subscribe();
