@@ -54,7 +54,7 @@ impl Freezable for Idle {
             let agent = self.booted.vm.agent()?;
             // Whatever comes of it: an answer may get lost.
             *frozen = self.pod.unpaused().await;
-            let partition = self.pod.partition().await;
+            let partition = self.pod.partition();
             for id in frozen.iter() {
                 if wanted() {
                     return Ok(());

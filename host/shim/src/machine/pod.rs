@@ -13,6 +13,7 @@ use crate::{
     Id,
     error::{Error, ErrorKind, Result},
     freezer::{Freezer, Use},
+    mutex::lock,
     network::{Connection, Traffic},
     requests::{MemoryRequest, Socket},
     spec::{self, Freeze},
@@ -31,7 +32,7 @@ use squeezy_vmm::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 use tokio::task::{JoinHandle, JoinSet};
@@ -52,6 +53,8 @@ pub(super) struct Pod {
     /// What it requests of the host's processors, as its sandbox says, in shares of 1024 for each.
     cpu_shares: u64,
     inside: Arc<tokio::sync::Mutex<Inside>>,
+    /// As in `inside`, for those who do not wait for that.
+    partition: Arc<Mutex<Option<PartitionNumber>>>,
     directories: Arc<Directories>,
     /// If it is frozen when it has nothing to do.
     freezer: Option<Arc<Freezer<Idle>>>,
@@ -63,7 +66,7 @@ struct Inside {
     /// A slot of the VM's mechanism, while there are members.
     slot: Option<Slot>,
     /// Where its containers are, or were last, as the guest says.
-    partition: Option<PartitionNumber>,
+    partition: Arc<Mutex<Option<PartitionNumber>>>,
     /// Containers that are made and have not ended since.
     members: BTreeSet<u64>,
     /// Of these, the ones that run, which is what others can join.
@@ -93,6 +96,7 @@ impl Pod {
             host_name: spec.host_name.clone(),
             memory_bytes: spec.memory_bytes,
             cpu_shares: spec.cpu_shares,
+            partition: inside.partition.clone(),
             inside: Arc::new(tokio::sync::Mutex::new(inside)),
             directories: Arc::default(),
             freezer: None,
@@ -283,8 +287,8 @@ impl Pod {
     }
 
     /// Where its containers are, or were last, as the guest says.
-    pub(super) async fn partition(&self) -> Option<PartitionNumber> {
-        self.inside.lock().await.partition
+    pub(super) fn partition(&self) -> Option<PartitionNumber> {
+        *lock(&self.partition)
     }
 
     /// The instance of a container has ended, and the container is as it was made.
@@ -370,7 +374,7 @@ impl Inside {
             ..spec.clone()
         };
         let started = process::start(agent, &alone).await?;
-        self.partition = started.partition;
+        *lock(&self.partition) = started.partition;
         Ok(started)
     }
 
@@ -378,8 +382,9 @@ impl Inside {
     /// be minutes away.
     async fn give_back_free(&self, booted: &Booted, begin: Instant) {
         let (Some(keeper), Ok(agent)) = (&self.keeper, booted.vm.agent()) else { return };
+        let partition = *lock(&self.partition);
         let bytes = if booted.vm.can_take_free() {
-            take_free(&booted.vm, self.partition, Grain::Area).await
+            take_free(&booted.vm, partition, Grain::Area).await
         } else {
             let reported_bytes = process::pause(agent, keeper).await;
             let resumed = process::resume(agent, keeper).await;
@@ -398,7 +403,7 @@ impl Inside {
             self.keeper.take(),
             std::mem::take(&mut self.shared),
             self.slot.take(),
-            self.partition.take(),
+            lock(&self.partition).take(),
         );
         let end_keeper = async {
             if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())

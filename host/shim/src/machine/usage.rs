@@ -18,7 +18,7 @@ impl Machine {
         let partition = match running.first() {
             Some(made) => made.partition(),
             // They may have left files in it.
-            None if only.is_none() => pod.partition().await,
+            None if only.is_none() => pod.partition(),
             None => None,
         };
         let resident_bytes = match partition {
