@@ -86,7 +86,7 @@ impl Made {
         let taken = match booted.pool.take(&booted.cache, &**booted, &container.layers).await {
             Ok(taken) => taken,
             Err(error) => {
-                let _ = pod.leave(booted, Some(number), Instant::now()).await.await;
+                pod.left(booted, Some(number)).await;
                 return Err(error);
             }
         };
@@ -94,7 +94,7 @@ impl Made {
             Ok(volumes) => volumes,
             Err(error) => {
                 booted.pool.leave(taken).await;
-                let _ = pod.leave(booted, Some(number), Instant::now()).await.await;
+                pod.left(booted, Some(number)).await;
                 return Err(error);
             }
         };
@@ -260,7 +260,7 @@ impl Made {
             let _ = agent.stop(self.id(), Duration::ZERO).await;
         }
         self.leave_volumes(booted, false).await;
-        let _ = self.pod.leave(booted, Some(self.number), Instant::now()).await.await;
+        self.pod.left(booted, Some(self.number)).await;
         let layers = lock(&self.layers).take();
         if let Some(layers) = layers {
             booted.pool.leave(layers).await;

@@ -40,7 +40,7 @@ use std::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -270,7 +270,7 @@ impl Vm for Machine {
         Box::pin(async move {
             let Ok(pod) = self.pod(id) else { return Ok(()) };
             let booted = self.booted()?;
-            let _ = pod.leave(&booted, None, Instant::now()).await.await;
+            pod.left(&booted, None).await;
             pod.disconnect(&booted).await;
             self.inside().pods.remove(id);
             self.promises_have_changed(&booted);

@@ -35,10 +35,16 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::sleep,
+};
 
 /// Most containers of a pod.
 const MAX_CONTAINERS: usize = 32;
+/// How long a pod has had no container before what is free in it is given back. Init containers follow each other sooner,
+/// and a pod that is to be deleted is, and then all of it is given back.
+const EMPTY_FOR: Duration = Duration::from_secs(2);
 /// The part of what a container may have outside its partition that files of one shared volume may take, as a divisor,
 /// and what each of them takes, in bytes: its inode and dentry.
 const FILES_OUTSIDE_PART: u64 = 4;
@@ -69,6 +75,10 @@ struct Inside {
     partition: Arc<Mutex<Option<PartitionNumber>>>,
     /// Containers that are made and have not ended since.
     members: BTreeSet<u64>,
+    /// How many have been made.
+    entered: u64,
+    /// Whether one of them has run since what they left was last given back.
+    has_run: bool,
     /// Of these, the ones that run, which is what others can join.
     running: BTreeMap<u64, InstanceId>,
     /// Of these, the ones that containerd has paused.
@@ -195,6 +205,7 @@ impl Pod {
             }
         }
         inside.members.insert(container);
+        inside.entered += 1;
         Ok(())
     }
 
@@ -222,6 +233,7 @@ impl Pod {
         }
         let started = inside.start(agent, spec).await?;
         inside.running.insert(container, started.id.clone());
+        inside.has_run = true;
         Ok(started)
     }
 
@@ -297,14 +309,15 @@ impl Pod {
     }
 
     /// A container has ended, at that moment; all of them, and the pod, if `container` is absent. With the last one, or
-    /// with the pod if volumes are kept in it, giving back the pod's memory begins: whoever comes after this finds it gone.
-    /// Where volumes are kept, what is free beside them is given back with the last container.
+    /// with the pod if volumes are kept in it, giving back the pod's memory begins, and whoever comes after this finds it
+    /// gone; returns who is about it. Where volumes are kept, what is free beside them is given back a little later, which
+    /// nobody waits for.
     pub(super) async fn leave(
         &self,
         booted: &Arc<Booted>,
         container: Option<u64>,
         at: Instant,
-    ) -> JoinHandle<()> {
+    ) -> Option<JoinHandle<()>> {
         let mut inside = self.inside.clone().lock_owned().await;
         let was_there = match container {
             Some(number) => {
@@ -318,16 +331,48 @@ impl Pod {
                 true
             }
         };
-        let is_empty = inside.members.is_empty();
-        let is_over = is_empty && (inside.keeper.is_none() || container.is_none());
+        if !inside.members.is_empty() {
+            return None;
+        }
         let booted = booted.clone();
-        tokio::spawn(async move {
-            if is_over {
-                inside.end(&booted, at).await;
-            } else if is_empty && was_there {
-                inside.give_back_free(&booted, at).await;
+        if inside.keeper.is_none() || container.is_none() {
+            return Some(tokio::spawn(async move { inside.end(&booted, at).await }));
+        }
+        if was_there && inside.has_run {
+            let (pod, entered) = (self.clone(), inside.entered);
+            tokio::spawn(async move { pod.give_back_free(&booted, entered).await });
+        }
+        None
+    }
+
+    /// The same, now, until the memory is given back.
+    pub(super) async fn left(&self, booted: &Arc<Booted>, container: Option<u64>) {
+        if let Some(ends) = self.leave(booted, container, Instant::now()).await {
+            let _ = ends.await;
+        }
+    }
+
+    /// Gives back what is free in the pod's partition if so many containers have entered it when it has been empty for a
+    /// while: the next one may be minutes away. One that comes in the meantime does not wait for this, as the host takes
+    /// whole areas of pods that run, too, and a guest reports when any of a pod's containers is paused.
+    async fn give_back_free(&self, booted: &Booted, entered: u64) {
+        sleep(EMPTY_FOR).await;
+        let keeper = self.inside.lock().await.free_beside(entered);
+        let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent()) else { return };
+        let begin = Instant::now();
+        let bytes = if booted.vm.can_take_free() {
+            take_free(&booted.vm, self.partition(), Grain::Area).await
+        } else {
+            let reported_bytes = process::pause(agent, &keeper).await;
+            let resumed = process::resume(agent, &keeper).await;
+            match reported_bytes.and_then(|bytes| resumed.map(|()| bytes)) {
+                Ok(bytes) => bytes,
+                Err(error) => return tracing::error!("instance {keeper}: {error}"),
             }
-        })
+        };
+        // Without the time in which another container could have come.
+        let latency_us = begin.elapsed().as_micros();
+        tracing::info!(latency_us, bytes, "the free memory of a pod is back");
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -378,23 +423,13 @@ impl Inside {
         Ok(started)
     }
 
-    /// Gives back what is free in the pod's partition. Nothing runs in it but what keeps it, and the next container may
-    /// be minutes away.
-    async fn give_back_free(&self, booted: &Booted, begin: Instant) {
-        let (Some(keeper), Ok(agent)) = (&self.keeper, booted.vm.agent()) else { return };
-        let partition = *lock(&self.partition);
-        let bytes = if booted.vm.can_take_free() {
-            take_free(&booted.vm, partition, Grain::Area).await
-        } else {
-            let reported_bytes = process::pause(agent, keeper).await;
-            let resumed = process::resume(agent, keeper).await;
-            match reported_bytes.and_then(|bytes| resumed.map(|()| bytes)) {
-                Ok(bytes) => bytes,
-                Err(error) => return tracing::error!("instance {keeper}: {error}"),
-            }
-        };
-        let after_us = begin.elapsed().as_micros();
-        tracing::info!(after_us, bytes, "the free memory of a pod is back");
+    /// What keeps the partition, if something has run in it since what is free was last given back, and no more than these
+    /// containers have entered.
+    fn free_beside(&mut self, entered: u64) -> Option<InstanceId> {
+        if self.entered != entered || !std::mem::take(&mut self.has_run) {
+            return None;
+        }
+        self.keeper.clone()
     }
 
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
@@ -405,6 +440,7 @@ impl Inside {
             self.slot.take(),
             lock(&self.partition).take(),
         );
+        self.has_run = false;
         let end_keeper = async {
             if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())
                 && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
@@ -475,5 +511,21 @@ async fn reclaim(booted: &Booted, slot: Slot) -> Option<Resize> {
             tracing::error!("the memory of a pod is not back: {error}");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_is_given_back_once_where_something_has_run_and_nobody_has_come() {
+        let keeper: InstanceId = "keeper-0".parse().unwrap();
+        let mut inside = Inside { keeper: Some(keeper.clone()), entered: 2, ..Inside::default() };
+        assert_eq!(inside.free_beside(2), None, "neither has run");
+        inside.has_run = true;
+        assert_eq!(inside.free_beside(1), None, "the second one has come since");
+        assert_eq!(inside.free_beside(2), Some(keeper));
+        assert_eq!(inside.free_beside(2), None, "it is back");
     }
 }
