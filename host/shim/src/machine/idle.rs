@@ -3,7 +3,7 @@
 use super::{Booted, free::take_free, pod::Pod, process};
 use crate::{error::Result, freezer::Freezable, network::Traffic, requests::MemoryRequest};
 use futures_util::future::{BoxFuture, join_all};
-use squeezy_protocol::{ErrorCode, InstanceId, PartitionNumber};
+use squeezy_protocol::{InstanceId, PartitionNumber};
 use squeezy_vmm::{Grain, VmError};
 use std::{io, sync::Arc, time::Duration};
 use tokio::time::sleep;
@@ -138,7 +138,7 @@ async fn until(is_so: &(dyn Fn() -> bool + Sync)) {
 fn unless_ended<T>(result: Result<T, VmError>) -> Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => Ok(None),
+        Err(error) if process::is_gone(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

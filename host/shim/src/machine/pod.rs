@@ -367,7 +367,12 @@ impl Pod {
             let resumed = process::resume(agent, &keeper).await;
             match reported_bytes.and_then(|bytes| resumed.map(|()| bytes)) {
                 Ok(bytes) => bytes,
-                Err(error) => return tracing::error!("instance {keeper}: {error}"),
+                // With the pod.
+                Err(error) if process::is_gone(&error) => return,
+                Err(error) => {
+                    let why = process::in_a_line(&error);
+                    return tracing::warn!("the free memory of a pod is not back: {keeper}: {why}");
+                }
             }
         };
         // Without the time in which another container could have come.
@@ -444,8 +449,9 @@ impl Inside {
         let end_keeper = async {
             if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())
                 && let Err(error) = agent.stop(&keeper, Duration::ZERO).await
+                && !process::is_gone(&error)
             {
-                tracing::error!("instance {keeper}: {error}");
+                tracing::error!("instance {keeper}: {}", process::in_a_line(&error));
             }
         };
         let removes = join_all(shared.into_values().map(|number| remove(booted, number)));
@@ -486,9 +492,7 @@ fn keeper(container: u64, spec: &InstanceSpec) -> InstanceSpec {
 
 /// Whether an instance did not start because the one beside it has ended.
 async fn is_company_gone(agent: &AgentClient, other: &InstanceId, error: &VmError) -> bool {
-    let may_be =
-        matches!(error, VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. });
-    may_be
+    process::is_gone(error)
         && match agent.instance(other).await {
             Ok(instance) => matches!(instance.state, InstanceState::Ended(_)),
             Err(error) => matches!(error, VmError::Agent { code: ErrorCode::NotFound, .. }),
@@ -508,7 +512,8 @@ async fn reclaim(booted: &Booted, slot: Slot) -> Option<Resize> {
         }
         // The guest goes on with it, and whoever resizes next asks for as much more. The bound stays as high.
         Err(error) => {
-            tracing::error!("the memory of a pod is not back: {error}");
+            let why = process::in_a_line(&error);
+            tracing::error!("the memory of a pod is not back: {why}");
             None
         }
     }

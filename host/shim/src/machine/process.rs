@@ -10,7 +10,7 @@ use squeezy_protocol::{
     OutputKind, SignalRequest, Squeezed,
 };
 use squeezy_vmm::{AgentClient, OutputStream, VmError};
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 /// How much of a sentence of the guest's is in the log, in characters.
 const MOST_OF_A_SENTENCE: usize = 300;
@@ -82,7 +82,7 @@ pub(super) async fn wait(agent: &AgentClient, id: &InstanceId) -> Result<Ended> 
     let instance = agent.wait(id).await?;
     // All its processes are gone.
     if let Err(error) = agent.stop(id, Duration::ZERO).await {
-        tracing::error!("instance {id}: {error}");
+        tracing::error!("instance {id}: {}", in_a_line(&error));
     }
     ended(instance.state)
 }
@@ -91,7 +91,7 @@ pub(super) async fn wait(agent: &AgentClient, id: &InstanceId) -> Result<Ended> 
 pub(super) async fn input(agent: &AgentClient, id: &InstanceId, from: Input) -> Result<()> {
     match agent.input(id, from).await {
         // It has ended before anything was sent.
-        Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => Ok(()),
+        Err(error) if is_gone(&error) => Ok(()),
         other => Ok(other?),
     }
 }
@@ -106,7 +106,7 @@ pub(super) async fn signal(
     let request = SignalRequest { signal: signal.number(), all };
     match agent.signal(id, request).await {
         // containerd takes this for what it is.
-        Err(VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. }) => {
+        Err(error) if is_gone(&error) => {
             Err(Error::new(ErrorKind::NotFound, "the process has ended already"))
         }
         other => Ok(other?),
@@ -115,12 +115,12 @@ pub(super) async fn signal(
 
 /// Freezes an instance, and lets its runtime and its partition give back what they do not need. If that fails, it is
 /// thawed. Returns how many bytes of free memory the guest has given back.
-pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<u64> {
+pub(super) async fn pause(agent: &AgentClient, id: &InstanceId) -> Result<u64, VmError> {
     let paused = freeze(agent, id).await;
     if paused.is_err() {
         let _ = agent.thaw(id).await;
     }
-    Ok(paused?)
+    paused
 }
 
 async fn freeze(agent: &AgentClient, id: &InstanceId) -> Result<u64, VmError> {
@@ -139,8 +139,10 @@ pub(super) async fn squeeze(agent: &AgentClient, id: &InstanceId) -> Result<u64,
             }
             reported_bytes
         }
+        // Whoever has ended cannot be frozen either.
+        Err(error) if is_gone(&error) => 0,
         Err(error) => {
-            tracing::warn!("instance {id} has given nothing back: {error}");
+            tracing::warn!("instance {id} has given nothing back: {}", in_a_line(&error));
             0
         }
     };
@@ -149,15 +151,21 @@ pub(super) async fn squeeze(agent: &AgentClient, id: &InstanceId) -> Result<u64,
     Ok(bytes)
 }
 
-/// A sentence of the guest's, for the log.
-fn in_a_line(sentence: &str) -> String {
-    let characters = sentence.chars().take(MOST_OF_A_SENTENCE);
+/// Whether something could not be done with an instance because it has ended.
+pub(super) fn is_gone(error: &VmError) -> bool {
+    matches!(error, VmError::Agent { code: ErrorCode::NotFound | ErrorCode::Unavailable, .. })
+}
+
+/// What the guest says, or what has a sentence of its in it, for the log.
+pub(super) fn in_a_line(said: &(impl Display + ?Sized)) -> String {
+    let said = said.to_string();
+    let characters = said.chars().take(MOST_OF_A_SENTENCE);
     characters.map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 /// Thaws an instance.
-pub(super) async fn resume(agent: &AgentClient, id: &InstanceId) -> Result<()> {
-    Ok(agent.thaw(id).await.map(drop)?)
+pub(super) async fn resume(agent: &AgentClient, id: &InstanceId) -> Result<(), VmError> {
+    agent.thaw(id).await.map(drop)
 }
 
 /// How an instance has ended, as a shell has it.
@@ -204,5 +212,14 @@ mod tests {
     fn what_the_guest_says_takes_no_more_than_a_line_of_the_log() {
         assert_eq!(in_a_line("no such device\n\x1b[2J INFO"), "no such device  [2J INFO");
         assert_eq!(in_a_line(&"ä".repeat(1 << 20)), "ä".repeat(MOST_OF_A_SENTENCE));
+        let said = |code, message: &str| VmError::Agent {
+            request: "POST /v1/instances/a/squeeze".to_owned(),
+            code,
+            message: message.to_owned(),
+        };
+        let error = said(ErrorCode::Internal, &"\n\x1b]0;".repeat(1 << 20));
+        let line = in_a_line(&error);
+        assert!(!line.contains(char::is_control) && line.chars().count() == MOST_OF_A_SENTENCE);
+        assert!(!is_gone(&error) && is_gone(&said(ErrorCode::NotFound, "")));
     }
 }
