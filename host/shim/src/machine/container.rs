@@ -205,10 +205,16 @@ impl Made {
     pub(super) async fn pause(&self, booted: &Booted) -> Result<()> {
         let reported_bytes = process::pause(booted.vm.agent()?, self.id()).await?;
         self.pod.set_paused(self.number, true).await;
-        // Whoever runs there would find single pages of its own taken meanwhile.
-        let is_still = self.pod.unpaused().await.is_empty();
-        let grain = if is_still { Grain::Page } else { Grain::Area };
-        let taken_bytes = take_free(&booted.vm, self.partition(), grain).await;
+        let begun = self.pod.begun();
+        let taken_bytes = if self.pod.unpaused().await.is_empty() {
+            // Whoever runs there would find single pages of its own taken.
+            tokio::select! {
+                bytes = take_free(&booted.vm, self.partition(), Grain::Page) => bytes,
+                () = begun => 0,
+            }
+        } else {
+            take_free(&booted.vm, self.partition(), Grain::Area).await
+        };
         let bytes = reported_bytes.saturating_add(taken_bytes);
         tracing::info!("instance {} is frozen, and {bytes} bytes of it are the host's", self.id());
         Ok(())
@@ -216,6 +222,7 @@ impl Made {
 
     /// Lets them run again.
     pub(super) async fn resume(&self, booted: &Booted) -> Result<()> {
+        self.pod.begin();
         process::resume(booted.vm.agent()?, self.id()).await?;
         self.pod.set_paused(self.number, false).await;
         Ok(())

@@ -36,6 +36,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
+    sync::Notify,
     task::{JoinHandle, JoinSet},
     time::sleep,
 };
@@ -61,6 +62,8 @@ pub(super) struct Pod {
     inside: Arc<tokio::sync::Mutex<Inside>>,
     /// As in `inside`, for those who do not wait for that.
     partition: Arc<Mutex<Option<PartitionNumber>>>,
+    /// Told before somebody runs who did not.
+    begins: Arc<Notify>,
     directories: Arc<Directories>,
     /// If it is frozen when it has nothing to do.
     freezer: Option<Arc<Freezer<Idle>>>,
@@ -108,6 +111,7 @@ impl Pod {
             cpu_shares: spec.cpu_shares,
             partition: inside.partition.clone(),
             inside: Arc::new(tokio::sync::Mutex::new(inside)),
+            begins: Arc::default(),
             directories: Arc::default(),
             freezer: None,
         }
@@ -227,6 +231,7 @@ impl Pod {
             ));
         }
         inside.shares_processes.get_or_insert(false);
+        self.begin();
         if inside.keeper.is_none() && (!inside.shared.is_empty() || spec.shared_processes) {
             let keeper = inside.start(agent, &keeper(container, spec)).await?;
             inside.keeper = Some(keeper.id);
@@ -296,6 +301,16 @@ impl Pod {
         let inside = self.inside.lock().await;
         let running = inside.running.iter().filter(|(number, _)| !inside.paused.contains(number));
         running.map(|(_, id)| id.clone()).collect()
+    }
+
+    /// Somebody is about to run who did not.
+    pub(super) fn begin(&self) {
+        self.begins.notify_waiters();
+    }
+
+    /// Waits until somebody is about to run who did not when this was called.
+    pub(super) fn begun(&self) -> impl Future<Output = ()> {
+        self.begins.notified()
     }
 
     /// Where its containers are, or were last, as the guest says.
