@@ -100,10 +100,8 @@ impl Rotated {
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
-        if self.open.as_ref().is_some_and(|(_, bytes)| *bytes >= self.most_bytes)
-            && let Err(error) = self.put_aside()
-        {
-            self.begin_anew(&error);
+        if self.open.as_ref().is_some_and(|(_, bytes)| *bytes >= self.most_bytes) {
+            self.keep_small();
         }
         if self.open.is_none() {
             self.open()?;
@@ -117,14 +115,29 @@ impl Rotated {
         written
     }
 
-    fn put_aside(&mut self) -> io::Result<()> {
-        for number in (1..KEPT).rev() {
-            match fs::rename(self.aside(number), self.aside(number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+    /// For when it is large.
+    fn keep_small(&mut self) {
+        // What somebody else has moved away is neither to be cut, nor is what is there now to be put aside.
+        self.renew();
+        let Some((file, bytes)) = &mut self.open else { return };
+        if !file.metadata().is_ok_and(|open| open.is_file()) {
+            // A device or a pipe keeps nothing. Otherwise each line would ask.
+            *bytes = 0;
+        } else if let Err(error) = self.put_aside() {
+            self.begin_anew(&error);
         }
-        fs::rename(&self.path, self.aside(1))?;
+    }
+
+    fn put_aside(&mut self) -> io::Result<()> {
+        if self.path.is_symlink() {
+            // Others may need it, as /dev/stderr.
+            return Err(io::Error::other("it is a link"));
+        }
+        for number in (1..KEPT).rev() {
+            rename_if_there(&self.aside(number), &self.aside(number + 1))?;
+        }
+        // Somebody else may have done so just now.
+        rename_if_there(&self.path, &self.aside(1))?;
         self.open = None;
         Ok(())
     }
@@ -134,13 +147,18 @@ impl Rotated {
         let Some((file, bytes)) = &mut self.open else { return };
         let outcome = match file.set_len(0) {
             Ok(()) => "what was in it has been deleted",
-            // A device, or a file that is for appending only.
+            // It may be for appending only.
             Err(_) => "it goes on as it is",
         };
         // Otherwise each line would try.
         *bytes = 0;
+        let remedy = if self.path.is_symlink() {
+            "Name the file that it leads to"
+        } else {
+            "Have the daemon's user own its directory"
+        };
         log_warning(&format!(
-            "the log file {} cannot be put aside: {error}; {outcome}. Have the daemon's user own its directory",
+            "the log file {} cannot be put aside: {error}; {outcome}. {remedy}",
             self.path.display()
         ));
     }
@@ -152,10 +170,17 @@ impl Rotated {
     }
 }
 
+fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn small(directory: &Path, most_bytes: u64) -> Rotated {
         let path = directory.join("squeezy.log");
@@ -207,17 +232,51 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_can_be_neither_put_aside_nor_cut_goes_on() {
+    fn a_device_goes_on_as_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        fs::write(directory.path().join("squeezy.log.3"), "").unwrap();
-        fs::create_dir(directory.path().join("squeezy.log.4")).unwrap();
         let path = directory.path().join("squeezy.log");
-        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        symlink("/dev/null", &path).unwrap();
         let mut file = small(directory.path(), 100);
         for _ in 0..100 {
             file.write("somewhere").unwrap();
         }
         assert!(path.is_symlink());
+        assert!(!directory.path().join("squeezy.log.1").exists());
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_kept_small() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (directory.path().join("squeezy.log"), directory.path().join("a"));
+        fs::write(&elsewhere, "").unwrap();
+        symlink(&elsewhere, &path).unwrap();
+        let mut file = small(directory.path(), 100);
+        for number in 0..100 {
+            file.write(&format!("line {number:04}")).unwrap();
+            let text = fs::read_to_string(&elsewhere).unwrap();
+            assert!(text.len() <= 110, "{}", text.len());
+            assert!(text.ends_with(&format!("line {number:04}\n")), "{text}");
+        }
+        assert!(path.is_symlink());
+    }
+
+    #[test]
+    fn a_large_file_that_was_just_moved_away_loses_nothing() {
+        for has_another in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let (path, old) = (directory.path().join("squeezy.log"), directory.path().join("old"));
+            let mut file = small(directory.path(), 100);
+            let before = "x".repeat(100);
+            file.write(&before).unwrap();
+            fs::rename(&path, &old).unwrap();
+            if has_another {
+                fs::write(&path, "").unwrap();
+            }
+            file.write("after").unwrap();
+            assert_eq!(fs::read_to_string(&old).unwrap(), before + "\n");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "after\n");
+            assert!(!directory.path().join("squeezy.log.1").exists());
+        }
     }
 
     #[test]
