@@ -2,20 +2,26 @@
 //! guest's page allocator.
 
 use super::{GuestClock, Llfree, MemoryBackend, VmConfig, Vmm};
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 /// How often the host takes free memory out of running VMs, if it can: as HyperAlloc's soft reclaim does.
 const TAKE_FREE_EVERY: Duration = Duration::from_secs(5);
 
-/// Words in QEMU's arguments that rule out work on the guest's allocator.
+/// Words in QEMU's arguments, as [`spelled`], that rule out work on the guest's allocator.
 const NOT_WITH_LLFREE: [(&[&str], &str); 7] = [
     (
         &["vfio", "vhost", "iommufd", "pvrdma"],
         "a device that accesses the guest's memory by itself would keep pages that the host has given back",
     ),
     (
-        // Not the controller that QEMU emulates, nor a file that is on such a disk.
-        &["nvme://", "driver=nvme", r#""nvme"#, "driver=io_uring", r#""driver":"io_uring"#],
+        // Not a file that is on such a disk.
+        &[
+            "nvme://",
+            "driver=nvme",
+            r#""driver":"nvme"#,
+            "driver=io_uring",
+            r#""driver":"io_uring"#,
+        ],
         "QEMU pins the guest's memory for this driver, and the disk would keep pages that the host has given back",
     ),
     (
@@ -81,13 +87,28 @@ impl VmConfig {
             return Some(format!("llfree={llfree}, but this kind of memory has no partitions"));
         }
         let Vmm::Qemu(options) = &self.vmm;
-        options.arguments.iter().find_map(|argument| {
-            let text = argument.to_string_lossy();
+        let arguments: Vec<_> =
+            options.arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+        let before = iter::once("").chain(arguments.iter().map(|argument| &**argument));
+        before.zip(&arguments).find_map(|(option, text)| {
+            let plain = spelled(option, text);
             let (_, why) = NOT_WITH_LLFREE
                 .iter()
-                .find(|(names, _)| names.iter().any(|name| text.contains(name)))?;
+                .find(|(names, _)| names.iter().any(|name| plain.contains(name)))?;
             Some(format!("llfree={llfree} does not work with `{text}`: {why}"))
         })
+    }
+}
+
+/// What follows an option of QEMU's, in the one of its spellings that is looked for.
+fn spelled(option: &str, text: &str) -> String {
+    let text: String = text.split_whitespace().collect();
+    match option.trim_start_matches('-') {
+        // Its first word may be the driver's name alone.
+        "blockdev" => format!("driver={text}"),
+        // The controller that QEMU emulates has the name of the driver for a real one.
+        "device" => text.replace("driver=", "").replace(r#""driver":"#, ""),
+        _ => text,
     }
 }
 
@@ -149,8 +170,15 @@ mod tests {
             let vmm = Vmm::Qemu(QemuOptions { arguments, ..QemuOptions::default() });
             VmConfig { vmm, ..good.clone() }.llfree_problem()
         };
-        for fine in ["virtio-net-pci", "nvme,drive=data", "virtio-blk-pci,drive=/dev/nvme0n1"] {
-            assert_eq!(with(["-device", fine]), None);
+        for fine in [
+            ["-device", "virtio-net-pci"],
+            ["-device", "virtio-blk-pci,drive=/dev/nvme0n1"],
+            ["-device", "nvme,drive=data"],
+            ["-device", "driver=nvme,drive=data"],
+            ["-device", r#"{"driver": "nvme", "drive": "data", "serial": "1"}"#],
+            ["-blockdev", "file,filename=/dev/nvme0n1,aio=io_uring,node-name=nvme"],
+        ] {
+            assert_eq!(with(fine), None);
         }
         for (arguments, expected) in [
             (["-device", "vfio-pci,host=1:0"], "`vfio-pci,host=1:0`: a device that"),
@@ -158,6 +186,9 @@ mod tests {
             (["-device", "pvrdma,netdev=n"], "`pvrdma,netdev=n`: a device that"),
             (["-drive", "file=nvme://0000:01:00.0/1"], "QEMU pins"),
             (["-blockdev", "driver=nvme,device=0000:01:00.0"], "QEMU pins"),
+            (["-blockdev", "nvme,device=0000:01:00.0"], "QEMU pins"),
+            (["--blockdev", "io_uring,filename=/dev/sda"], "QEMU pins"),
+            (["-blockdev", r#"{"driver": "io_uring", "filename": "/dev/sda"}"#], "QEMU pins"),
             (["-blockdev", r#"{"driver": "nvme-io_uring", "path": "/dev/ng0n1"}"#], "QEMU pins"),
             (["-drive", "file.driver=io_uring,file.filename=/dev/sda"], "QEMU pins"),
             (["-object", "sev-snp-guest,id=sev0"], "encrypted"),
