@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// Makes a running daemon read its configuration again.
 ///
 /// Shows what has changed and what will change only when the daemon is started again. Calls in progress and
-/// instances are not affected. If anything in the configuration is wrong, nothing changes. SIGHUP does the same,
-/// and says it in the daemon's log.
+/// instances are not affected. If anything in the configuration is wrong, nothing of it changes. SIGHUP does the
+/// same, and says it in the daemon's log.
 #[derive(Clone, Debug, Args)]
 pub struct Reload {
     #[command(flatten)]

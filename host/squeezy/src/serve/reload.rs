@@ -33,15 +33,18 @@ pub struct Reloaded {
     pub needs_restart: Vec<Difference>,
 }
 
-/// Why nothing has changed, as one sentence.
+/// Why nothing of the configuration has changed, as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// There is nothing to read.
     #[error("the daemon was started without --config, so there is no configuration to read again")]
     NoFile,
-    /// The new configuration cannot be used.
+    /// The new configuration cannot be used, or what is to be the operator's key.
     #[error("{0}; nothing has changed")]
     Bad(String),
+    /// The new configuration cannot be used, but the operator's key is another one.
+    #[error("{0}; of the configuration nothing has changed, the operator's key has")]
+    BadButKey(String),
 }
 
 impl Reloader {
@@ -57,8 +60,9 @@ impl Reloader {
         Arc::new(Self { file, functions, service, tls, changing: Mutex::default() })
     }
 
-    /// Reads the configuration and applies what may change, and the operator's key, whatever the configuration says. Goes on
-    /// to the end if the caller stops waiting.
+    /// Reads the operator's key, and then the configuration, of which it applies what may change. The key is another one
+    /// from then on also if the configuration is wrong; if there is no key in its file, the configuration stays as it is, too.
+    /// Goes on to the end if the caller stops waiting.
     pub async fn reload(self: &Arc<Self>) -> Result<Reloaded, ReloadError> {
         let reloader = self.clone();
         let reload = tokio::spawn(async move { reloader.apply().await });
@@ -67,7 +71,14 @@ impl Reloader {
 
     async fn apply(&self) -> Result<Reloaded, ReloadError> {
         let _changing = self.changing.lock().await;
-        self.follow_key().await?;
+        let is_other_key = self.follow_key().await?;
+        self.follow_configuration().await.map_err(|error| match error {
+            ReloadError::Bad(problem) if is_other_key => ReloadError::BadButKey(problem),
+            other => other,
+        })
+    }
+
+    async fn follow_configuration(&self) -> Result<Reloaded, ReloadError> {
         let file = self.file.clone().ok_or(ReloadError::NoFile)?;
         let new = tokio::task::spawn_blocking(move || read(Some(&file))).await;
         let mut new = new.map_err(|error| bad(&error))?.map_err(|error| bad(&error))?;
@@ -91,14 +102,16 @@ impl Reloader {
         Ok(Reloaded { applied, needs_restart })
     }
 
-    async fn follow_key(&self) -> Result<(), ReloadError> {
+    /// Returns whether it is another one.
+    async fn follow_key(&self) -> Result<bool, ReloadError> {
         let directory = self.service.config().state_directory.clone();
         let key = tokio::task::spawn_blocking(move || operators_key(&directory)).await;
         let key = key.map_err(|error| bad(&error))?.map_err(|error| bad(&error))?;
-        if self.service.tenants.set_operator(key) {
+        let is_other = self.service.tenants.set_operator(key);
+        if is_other {
             log_line("the operator's key is another one from now on");
         }
-        Ok(())
+        Ok(is_other)
     }
 }
 

@@ -146,8 +146,9 @@ fn the_operators_key_is_replaced_while_the_daemon_runs() {
     daemon.says("the operator's key is another one from now on");
     let second = key();
     assert_eq!([status(&first), status(&second)], [401, 200]);
-    // What is no key changes nothing.
+    // What is no key changes nothing, of the configuration neither.
     fs::write(&file, "short").unwrap();
+    configure(directory, "queue = 9");
     daemon.signal("HUP");
     daemon.says("; nothing has changed");
     assert_eq!(status(&second), 200);
@@ -156,6 +157,7 @@ fn the_operators_key_is_replaced_while_the_daemon_runs() {
     configure(directory, "queue = 0");
     daemon.signal("HUP");
     daemon.says("the operator's key is another one from now on");
+    daemon.says("; of the configuration nothing has changed, the operator's key has");
     assert_eq!([status(&second), status(&key())], [401, 200]);
 }
 

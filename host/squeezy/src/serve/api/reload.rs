@@ -26,7 +26,7 @@ impl From<ReloadError> for ApiError {
     fn from(error: ReloadError) -> Self {
         let status = match error {
             ReloadError::NoFile => StatusCode::CONFLICT,
-            ReloadError::Bad(_) => StatusCode::BAD_REQUEST,
+            ReloadError::Bad(_) | ReloadError::BadButKey(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())
     }
