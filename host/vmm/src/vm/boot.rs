@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::{
     net::UnixStream,
-    sync::{Mutex, Semaphore, watch},
+    sync::{Semaphore, watch},
 };
 
 /// How far a VM has got in starting.
@@ -112,7 +112,7 @@ impl Vm {
             fate: Fate::new(),
             stopping: AtomicBool::new(false),
             paused: watch::Sender::new(false),
-            condemned: Mutex::default(),
+            condemned: Arc::default(),
             swept: Swept::default(),
             hands: Arc::new(Semaphore::new(MOST_HANDS)),
             started,

@@ -1,6 +1,9 @@
 //! Discards the memory of instances that are not to live on, while the VM is paused.
 
-use super::{Shared, Vm, pause::to_its_end};
+use super::{
+    Shared, Vm,
+    pause::{Turn, to_its_end},
+};
 use crate::{AgentClient, Result, VmError, host_memory::MemoryPiece};
 use futures_util::future::join_all;
 use squeezy_protocol::{ErrorCode, Instance, InstanceId, InstanceState, PartitionNumber};
@@ -19,15 +22,20 @@ impl Vm {
         self.agent()?;
         let memory = self.partition_memory(partition)?;
         let shared = self.shared.clone();
-        to_its_end(async move { shared.condemn(partition, memory).await }).await
+        let condemn = move |turn| async move { shared.condemn(turn, partition, memory).await };
+        to_its_end(&self.shared.condemned, condemn).await
     }
 }
 
 impl Shared {
-    async fn condemn(&self, partition: PartitionNumber, memory: MemoryPiece) -> Result<u64> {
+    /// The VM is neither paused nor resumed meanwhile.
+    async fn condemn(
+        &self,
+        mut condemned: Turn,
+        partition: PartitionNumber,
+        memory: MemoryPiece,
+    ) -> Result<u64> {
         let refuse = |why| VmError::NotCondemned { partition, why };
-        // The VM is neither paused nor resumed meanwhile.
-        let mut condemned = self.condemned.lock().await;
         if !*self.paused.borrow() {
             return Err(refuse("its VM is not paused"));
         }

@@ -60,7 +60,7 @@ struct Shared {
     /// Whether its processors were stopped on request.
     paused: watch::Sender<bool>,
     /// Partitions whose instances have to be killed when it runs again. Locked while it is being paused or resumed.
-    condemned: Mutex<BTreeSet<PartitionNumber>>,
+    condemned: Arc<Mutex<BTreeSet<PartitionNumber>>>,
     started: Instant,
     /// What sweeps have taken.
     swept: Swept,
