@@ -45,6 +45,8 @@ pub trait Guest: Send + Sync {
     ) -> BoxFuture<'a, Option<Result<Taken>>>;
     /// Has the host take all that is free there, single pages, too, on nobody's account, as long as `goes_on`.
     fn sweep<'a>(&'a self, instance: &'a Instance, goes_on: GoesOn) -> BoxFuture<'a, ()>;
+    /// Whether its VM is paused.
+    fn is_paused(&self) -> bool;
     /// Makes a frozen instance one that can be condemned, until its next request or squeeze, and returns its partition;
     /// `None` if that is not possible in its VM.
     fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>>;
@@ -134,6 +136,10 @@ impl Guest for VmGuest {
                 let _ = self.vm.sweep_partition(partition, goes_on).await;
             }
         })
+    }
+
+    fn is_paused(&self) -> bool {
+        self.vm.is_paused()
     }
 
     fn doom<'a>(&'a self, id: &'a InstanceId) -> BoxFuture<'a, Option<Result<PartitionNumber>>> {

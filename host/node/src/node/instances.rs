@@ -8,7 +8,10 @@ use super::{
 use crate::{InstanceError, NodeEvent, ResizeOutcome, StartTimes, instance::Instance};
 use squeezy_protocol::{ExitReason, InstanceId, PartitionNumber};
 use squeezy_scaler::{Event, FunctionIndex, InstanceNumber, Moment, StopReason, VmIndex};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use tokio::sync::{oneshot, watch};
 
 impl Actor {
@@ -44,7 +47,7 @@ impl Actor {
             plugging: taken.is_ok(),
             reclaim_waits: false,
             ending: None,
-            stopping: false,
+            stopping: Arc::default(),
             log: Arc::default(),
             ready: None,
             requests: BTreeSet::new(),
@@ -107,7 +110,7 @@ impl Actor {
         entry.plugging = false;
         entry.has_slot = outcome.error.is_none();
         // Its start may have failed on its own before this.
-        let fails = outcome.error.is_some() && !entry.stopping;
+        let fails = outcome.error.is_some() && !entry.stopping.load(Relaxed);
         let (vm, reclaim_waits) = (entry.vm, entry.reclaim_waits);
         self.replace_if_unfit(vm, outcome.error.as_ref());
         if fails {
@@ -141,7 +144,7 @@ impl Actor {
                 self.event(Event::Started(instance));
             }
             // Its plug failed at the same time, and its failure has been reported with that.
-            Err(_) if entry.stopping => {}
+            Err(_) if entry.stopping.load(Relaxed) => {}
             Err(error) => {
                 self.tell(NodeEvent::Started { instance, function, result: Err(&error) });
                 if !self.has_ended(vm) {
@@ -156,7 +159,7 @@ impl Actor {
         // Most instances end because they were stopped; those are gone or still stopping.
         let Some(entry) = self.instances.get(&instance) else { return };
         let (vm, function) = (entry.vm, entry.function);
-        if entry.stopping || self.has_ended(vm) {
+        if entry.stopping.load(Relaxed) || self.has_ended(vm) {
             return;
         }
         if let Some(entry) = self.instances.get_mut(&instance) {
@@ -174,7 +177,7 @@ impl Actor {
         entry.ending = Some(now);
         let function = entry.function;
         // A condemned one is to end long before it can be stopped.
-        if !std::mem::replace(&mut entry.stopping, true) {
+        if !entry.stopping.swap(true, Relaxed) {
             self.tell(NodeEvent::Stopping { instance, function, reason });
         }
     }

@@ -4,7 +4,13 @@ use super::{actor::Actor, message::Completion, table::InstanceEntry};
 use crate::{Guest, InstanceError, NodeEvent, SqueezeReport, instance::Instance};
 use squeezy_scaler::{Event, InstanceNumber};
 use squeezy_vmm::{Grain, Taken};
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use tokio::{sync::watch, time::sleep};
 
 /// How long an instance is frozen before single pages of it are taken, too. That costs tens of milliseconds, and the huge
@@ -23,22 +29,25 @@ pub(super) struct AtRest {
 }
 
 /// Since when an instance is frozen.
-struct Rest(watch::Receiver<u64>);
+struct Rest {
+    generation: watch::Receiver<u64>,
+    stopping: Arc<AtomicBool>,
+}
 
 impl Rest {
     /// In the generation that it is of now.
     fn of(entry: &InstanceEntry) -> Self {
-        Self(entry.generation.subscribe())
+        Self { generation: entry.generation.subscribe(), stopping: entry.stopping.clone() }
     }
 
-    /// Whether it still is.
+    /// Whether it still is, and is not to end.
     fn lasts(&self) -> bool {
-        matches!(self.0.has_changed(), Ok(false))
+        !self.stopping.load(Relaxed) && matches!(self.generation.has_changed(), Ok(false))
     }
 
     /// Waits until it is not, or is gone.
     async fn ended(&mut self) {
-        let _ = self.0.changed().await;
+        let _ = self.generation.changed().await;
     }
 }
 
@@ -92,8 +101,8 @@ impl Actor {
         now == Some(generation)
     }
 
-    /// Has all that is free of an instance taken once it has been frozen for long. One at a time in its VM, whose memory
-    /// others may want something of.
+    /// Has all that is free of an instance taken once it has been frozen for long, unless its VM is paused then. One at a
+    /// time in its VM, whose memory others may want something of.
     fn sweep_later(&mut self, instance: InstanceNumber) {
         let Some(entry) = self.instances.get(&instance) else { return };
         let resting = entry.instance().zip(entry.seen_frozen.clone());
@@ -112,7 +121,10 @@ impl Actor {
                 () = rest.ended() => return Completion::Nothing,
                 turn = turn => turn,
             };
-            guest.sweep(&seen, Box::new(move || rest.lasts())).await;
+            // The pause of its VM has taken all that is free, or is about to.
+            if rest.lasts() && !guest.is_paused() {
+                guest.sweep(&seen, Box::new(move || rest.lasts())).await;
+            }
             drop(turn);
             Completion::Nothing
         });

@@ -13,7 +13,10 @@ use squeezy_scaler::{
 use squeezy_vmm::{Timeouts, mechanism::Slot};
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
     time::Duration,
 };
 use tokio::sync::{Mutex, oneshot, watch};
@@ -102,7 +105,7 @@ pub(super) struct InstanceEntry {
     /// When it was told to end, or died.
     pub(super) ending: Option<Moment>,
     /// Whether it is being stopped.
-    pub(super) stopping: bool,
+    pub(super) stopping: Arc<AtomicBool>,
     /// How far its output has been read.
     pub(super) log: Arc<Mutex<LogPosition>>,
     /// When it became ready, and how long its server took to come up.

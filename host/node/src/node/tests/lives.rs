@@ -91,6 +91,38 @@ async fn an_instance_that_has_been_ended_is_not_swept() {
     scene.end().await;
 }
 
+/// Its pause has taken all that is free.
+#[tokio::test(start_paused = true)]
+async fn an_instance_of_a_paused_vm_is_not_swept() {
+    // More than it holds, so it is not squeezed.
+    let squeezing = Some(SqueezePolicy::above(1 << 20, 2));
+    let mut setup = Setup { squeezing, ..Setup::overcommit() };
+    setup.limits.keep_alive = Duration::from_secs(600);
+    let scene = Scene::of(Exceptions::default(), setup).await;
+    scene.call(0).await.unwrap();
+    sleep(Duration::from_secs(100)).await;
+    let lines = scene.seen.lines();
+    assert!(scene.seen.has("vm 0 paused") && !scene.seen.has("squeezed"), "{lines:#?}");
+    assert_eq!(scene.worlds[0].machines()[0].sweeps(), 0);
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_is_being_stopped_is_not_swept() {
+    let mut setup = Setup::default();
+    setup.limits.freeze_after = Some(Duration::from_secs(1));
+    setup.limits.keep_alive = Duration::from_secs(58);
+    let script = Exceptions::default().slow(Operation::Stop, Duration::from_secs(9));
+    let scene = Scene::of(script, setup).await;
+    scene.call(0).await.unwrap();
+    // Frozen for a minute, and told to end some seconds before.
+    sleep(Duration::from_secs(64)).await;
+    let machine = &scene.worlds[0].machines()[0];
+    assert!(scene.seen.has("stopping"), "{:#?}", scene.seen.lines());
+    assert_eq!((machine.living(), machine.sweeps()), (1, 0));
+    scene.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_boot_that_fails_costs_the_calls_that_wait_for_it_and_no_later_one() {
     let scene = Scene::of(once(Operation::Boot, Fate::Fails), Setup::default()).await;

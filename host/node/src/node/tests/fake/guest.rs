@@ -292,11 +292,16 @@ impl Guest for FakeGuest {
     fn sweep<'a>(&'a self, instance: &'a Instance, goes_on: GoesOn) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let frozen = self.change(&instance.id, |instance| instance.frozen);
-            if frozen != Some(true) || !goes_on() {
-                self.machine.world.complain(format!("{} is swept and not frozen", instance.id));
+            if frozen != Some(true) || !goes_on() || self.is_paused() {
+                let problem = "swept and not frozen, is to end, or is in a paused VM";
+                self.machine.world.complain(format!("{} is {problem}", instance.id));
             }
             self.machine.lock().sweeps += 1;
         })
+    }
+
+    fn is_paused(&self) -> bool {
+        self.machine.lock().paused
     }
 
     fn stop<'a>(&'a self, id: &'a InstanceId, grace: Duration) -> BoxFuture<'a, Result<Instance>> {
