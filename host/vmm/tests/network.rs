@@ -142,15 +142,16 @@ fn an_instance_s_datagrams_reach_what_its_rules_allow_and_are_answered() {
             }
         });
         let port = port.recv().unwrap();
-        let ask = |address| {
-            outbound("asking", &format!("timeout 5 tftp -g -r greeting -l - {address} {port}"))
+        let ask = |address, patience_seconds| {
+            let ask = format!("tftp -g -r greeting -l - {address} {port}");
+            outbound("asking", &format!("timeout {patience_seconds} {ask}"))
         };
         let vm = boot(Some(Network::default())).await;
         for _ in 0..2 {
-            assert_eq!(run(&vm, ask(PUBLIC)).await, "hello");
+            assert_eq!(run(&vm, ask(PUBLIC, 50)).await, "hello");
         }
         for closed in [PRIVATE, METADATA, HOST] {
-            let said = run(&vm, ask(closed)).await;
+            let said = run(&vm, ask(closed, 5)).await;
             assert!(!said.contains("hello"), "{closed}: {said}");
         }
         let counts = vm.config().network_counters.read();

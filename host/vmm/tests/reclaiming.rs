@@ -133,7 +133,7 @@ async fn what_a_running_instance_has_freed_goes_back_by_itself() {
     let hog = instance("hog", &arguments);
     let (_, partition) = world.run(hog.clone()).await;
     let mut memory = world.vm.memory().await.unwrap();
-    for _ in 0..100 {
+    for _ in 0..600 {
         // It is counted when the sweep has ended, after it has gone.
         if world.resident(partition).await < 50 * MIB && memory.swept_bytes > 140 * MIB {
             break;
@@ -165,7 +165,7 @@ async fn what_a_vm_that_the_host_resizes_has_free_goes_back_by_itself() {
     assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)));
 
     let mut memory = vm.memory().await.unwrap();
-    for _ in 0..100 {
+    for _ in 0..600 {
         if memory.swept_bytes > 140 * MIB {
             break;
         }
