@@ -4,7 +4,7 @@ use crate::{
     NetworkAccess, PartitionNumber, Privileges, ResourceLimit, SystemCallFilter, VolumeMount,
 };
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, ops::Not, str::FromStr};
 
 /// Names an instance within its VM: 1 to 63 of `a-z`, `0-9` and `-`, not starting with `-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -183,7 +183,7 @@ pub struct InstanceSpec {
     /// for tools that come with the guest, when absent.
     pub image: Option<ImageNumber>,
     /// An image whose files are in its root, too, over those of `image`: those of an action's code.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ImageNumber>,
     /// The layers that its root is made of instead of an image, by their offsets in the pool, the topmost first. Their
     /// files look as in a root that Linux' overlayfs has made of directories.
@@ -272,11 +272,11 @@ pub struct InstanceSpec {
     pub pseudoterminals: bool,
     /// Whether its programs can read its limits, in a `/sys/fs/cgroup` of its own. Only with
     /// [`InstanceSpec::files_limit_changes`].
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub sees_limits: bool,
     /// Whether its programs see the POSIX message queues that they share with others of its IPC namespace, in
     /// `/dev/mqueue`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Not::not")]
     pub sees_message_queues: bool,
     /// Paths in its root, beside those that no instance has, that show nothing; at most
     /// [`InstanceSpec::MAX_PATHS`]. What is not there is left out.
@@ -502,6 +502,30 @@ impl fmt::Display for ExitReason {
             Self::Stopped => write!(f, "was stopped"),
             Self::Killed(signal) => write!(f, "was killed by signal {signal}"),
             Self::ExceededMemory => write!(f, "exceeded its memory and was killed"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An agent refuses fields that it does not know.
+    #[test]
+    fn what_an_older_agent_does_not_know_is_only_said_if_it_is_wanted() {
+        let plain = InstanceSpec::new("a".parse().unwrap(), vec!["/bin/true".to_owned()]);
+        let wanted = InstanceSpec {
+            code: Some(ImageNumber(1)),
+            sees_limits: true,
+            sees_message_queues: true,
+            ..plain.clone()
+        };
+        for (spec, is_said) in [(plain, false), (wanted, true)] {
+            let said = serde_json::to_value(&spec).unwrap();
+            for field in ["code", "sees_limits", "sees_message_queues"] {
+                assert_eq!(said.get(field).is_some(), is_said, "{field}");
+            }
+            assert_eq!(serde_json::from_value::<InstanceSpec>(said).unwrap(), spec);
         }
     }
 }
