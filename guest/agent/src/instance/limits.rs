@@ -60,13 +60,16 @@ impl Entry {
         }
         let failed =
             |error: io::Error| ApiError::internal(&format!("limiting instance {}", self.id), error);
+        // It may lack memory: then the instance keeps its processors, too.
+        if limits.private_limit_bytes.is_some()
+            && let Some(file_system) = &*self.file_system.borrow()
+        {
+            file_system.show_limit(private_limit).map_err(failed)?;
+        }
         cgroup
             .change_processors(limits.cpu_share_millis, limits.cpu_limit_millis)
             .map_err(failed)?;
         if limits.private_limit_bytes.is_some() {
-            if let Some(file_system) = &*self.file_system.borrow() {
-                file_system.show_limit(private_limit).map_err(failed)?;
-            }
             self.private_limit.send_replace(private_limit);
         }
         Ok(())
