@@ -16,8 +16,9 @@ use std::{
     os::fd::{BorrowedFd, OwnedFd},
 };
 
-/// From linux/magic.h: file systems of the kernel, on which there is no place for a volume.
-const KERNEL_FILE_SYSTEMS: [i64; 2] = [0x9fa0, 0x6265_6572];
+/// From linux/magic.h and, of message queues, ipc/mqueue.c: file systems of the kernel, on which there is no place for a
+/// volume.
+const KERNEL_FILE_SYSTEMS: [i64; 3] = [0x9fa0, 0x6265_6572, 0x1980_0202];
 
 /// A volume that is not in the root yet.
 pub struct Taken<'a> {

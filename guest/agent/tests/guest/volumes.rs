@@ -220,10 +220,13 @@ pub(super) async fn volumes_are_nowhere_but_in_the_root(client: &Client) {
         "/proc/sys",
         "/sys/kernel",
         "/proc/new",
+        "/dev/mqueue",
         "/www/hello/x",
     ] {
         let volumes = json!([{"volume": 4, "target": target, "read_only": true}]);
-        let error = client.start(mounted("odd", "true", volumes)).await.unwrap_err();
+        let mut spec = mounted("odd", "true", volumes);
+        spec["sees_message_queues"] = true.into();
+        let error = client.start(spec).await.unwrap_err();
         assert!(error.message.contains(&format!("volume at {target}: ")), "{error:?}");
     }
     for (volumes, words) in [
