@@ -11,13 +11,14 @@ use std::{
     fs::OpenOptions,
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
+    path::Path,
 };
 
 /// Where it is in the new root.
 const CGROUP: &str = "sys/fs/cgroup";
 /// What says how much memory is charged to it, and nothing of what is in a partition. Programs that cannot read this count
 /// what they have themselves.
-const CHARGED: [&str; 3] = ["memory.current", "memory.peak", "memory.stat"];
+const CHARGED: [&str; 4] = ["memory.current", "memory.peak", "memory.stat", "memory.numa_stat"];
 /// A file that nobody can read, beside the new root.
 const CLOSED: &str = "../closed";
 /// A file with [`CONTROLLERS`], beside the new root.
@@ -42,7 +43,11 @@ pub fn show(plan: &Plan) -> io::Result<()> {
         put(&format!("../{MEMORY_LIMIT}"), &format!("{CGROUP}/memory.max"))?;
         make(CLOSED, 0, "")?;
         for name in CHARGED {
-            put(CLOSED, &format!("{CGROUP}/{name}"))?;
+            let place = format!("{CGROUP}/{name}");
+            // Only kernels with NUMA have the last one.
+            if Path::new(&place).try_exists()? {
+                put(CLOSED, &place)?;
+            }
         }
     }
     Ok(())
