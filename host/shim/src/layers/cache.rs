@@ -115,10 +115,16 @@ impl Cache {
         (self.look)()
     }
 
-    /// The same, on a disk like this one.
+    /// The same, on a disk like this one while images take so much, in bytes.
     #[cfg(test)]
-    pub(super) fn on_disk(self, disk: impl Fn() -> Disk + Send + Sync + 'static) -> Self {
-        Self { look: Box::new(move || Ok(disk())), ..self }
+    pub(super) fn on_disk(self, disk: impl Fn(u64) -> Disk + Send + Sync + 'static) -> Self {
+        let images = self.directory.join(IMAGES);
+        let look = move || -> io::Result<Disk> {
+            let images = fs::read_dir(&images)?.flatten();
+            let bytes = images.map(|image| image.metadata().map_or(0, |it| taken_bytes(&it)));
+            Ok(disk(bytes.sum()))
+        };
+        Self { look: Box::new(look), ..self }
     }
 
     /// A file without a name in the directory, where images can be put without copying on file systems that can do that.

@@ -11,6 +11,10 @@ use tokio::time::sleep;
 
 /// How often it is looked whether there is room for what is being made.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// The file whose time says when an image was last removed of which the disk got nothing back.
+const IN_VAIN: &str = "in-vain";
+/// How long none is removed for the disk after that, by any server.
+const IN_VAIN_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Cache {
     /// Removes images whose layers are gone, and others until the disk is not short with so many more bytes.
@@ -74,7 +78,7 @@ impl Cache {
 
     /// Removes what was left of images by whoever did not end to make them, images whose layers are gone, and others
     /// until all are within their bound, with those that are being made, and the disk is not short with so many more
-    /// bytes. Whoever calls has all of them locked.
+    /// bytes, or gets nothing back. Whoever calls has all of them locked.
     pub(super) fn make_room(&self, more_bytes: u64) -> io::Result<()> {
         for entry in fs::read_dir(self.directory.join(WORK))?.flatten() {
             let Ok(work) = File::open(entry.path()) else { continue };
@@ -97,14 +101,24 @@ impl Cache {
         images.sort();
         let all_bytes = images.iter().map(|(_, bytes, _)| bytes).sum::<u64>()
             + self.being_made()?.iter().map(|(bytes, _)| bytes).sum::<u64>();
-        let over_bytes = all_bytes.saturating_sub(self.most_bytes);
-        let mut over_bytes = over_bytes.max(self.disk()?.lacks_bytes(more_bytes));
+        let mut over_bytes = all_bytes.saturating_sub(self.most_bytes);
+        let mut disk = self.disk()?;
+        let mut is_in_vain = self.was_in_vain();
         for (_, bytes, path) in images {
-            if over_bytes == 0 {
+            let is_short = !is_in_vain && disk.lacks_bytes(more_bytes) > 0;
+            if over_bytes == 0 && !is_short {
                 break;
             }
             fs::remove_file(&path)?;
             over_bytes = over_bytes.saturating_sub(bytes);
+            if is_short {
+                let before_bytes = disk.free_bytes;
+                disk = self.disk()?;
+                is_in_vain = disk.free_bytes <= before_bytes;
+                if is_in_vain {
+                    File::create(self.directory.join(IN_VAIN))?.set_modified(SystemTime::now())?;
+                }
+            }
         }
         for source in fs::read_dir(self.directory.join(SOURCES))?.flatten() {
             let key = Key(source.file_name().to_string_lossy().into_owned());
@@ -113,6 +127,13 @@ impl Cache {
             }
         }
         Ok(())
+    }
+
+    /// Whether the disk got nothing back of an image that was removed a moment ago. On a file system that copies without
+    /// copying, the pools of VMs have what is in images, and all would be removed for nothing.
+    fn was_in_vain(&self) -> bool {
+        let when = fs::metadata(self.directory.join(IN_VAIN)).and_then(|file| file.modified());
+        when.is_ok_and(|when| when.elapsed().is_ok_and(|passed| passed < IN_VAIN_INTERVAL))
     }
 
     /// Whether the layer that this is an image of is not there any more. Nobody knows that of images that were made

@@ -35,11 +35,13 @@ fn open(directory: &Path, most_bytes: u64) -> Cache {
     open_on_disk(directory, most_bytes, &Arc::new(AtomicU64::new(50 << 20)))
 }
 
-/// The same on one of 100 MiB with so much free, in bytes.
+/// The same on one of 100 MiB with so much free beside images, in bytes.
 fn open_on_disk(directory: &Path, most_bytes: u64, free_bytes: &Arc<AtomicU64>) -> Cache {
     let free_bytes = free_bytes.clone();
-    let disk =
-        move || Disk { free_bytes: free_bytes.load(Ordering::Relaxed), all_bytes: 100 << 20 };
+    let disk = move |images_bytes| {
+        let free_bytes = free_bytes.load(Ordering::Relaxed).saturating_sub(images_bytes);
+        Disk { free_bytes, all_bytes: 100 << 20 }
+    };
     Cache::open(directory, most_bytes).unwrap().on_disk(disk)
 }
 
@@ -159,19 +161,49 @@ async fn images_make_room_for_others_before_the_disk_is_short() {
     let cache = open_on_disk(directory.path(), 16 << 20, &free_bytes);
     image(&cache, &a).await.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     image(&cache, &b).await.unwrap();
-    let are_there = || [&a, &b].map(|layer| cache.path(&Key::of(layer).unwrap()).exists());
-    free_bytes.store(15 << 20, Ordering::Relaxed);
+    let path = |layer| cache.path(&Key::of(layer).unwrap());
+    let are_there = || [&a, &b].map(|layer| path(layer).exists());
+    let set_free = |bytes: u64| {
+        let images =
+            [&a, &b].map(|layer| fs::metadata(path(layer)).map_or(0, |it| taken_bytes(&it)));
+        free_bytes.store(bytes + images.iter().sum::<u64>(), Ordering::Relaxed);
+    };
+    set_free(15 << 20);
     cache.give_back(0).await.unwrap();
     assert_eq!(are_there(), [true, true]);
     // Half of one is lacking.
     cache.give_back(512 << 10).await.unwrap();
     assert_eq!(are_there(), [false, true]);
-    free_bytes.store(4 << 20, Ordering::Relaxed);
+    // With the other one it has 4 MiB.
+    set_free(3 << 20);
     let error = image(&cache, &a).await.unwrap_err();
     assert!(error.message.contains("the node's disk has 4 MiB left"), "{error}");
     assert_eq!((are_there(), work(directory.path())), ([false, false], 0));
     free_bytes.store(50 << 20, Ordering::Relaxed);
     image(&cache, &a).await.unwrap();
+}
+
+#[tokio::test]
+async fn images_of_which_the_disk_gets_nothing_back_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    // They share what they have with pools.
+    let disk = |_: u64| Disk { free_bytes: 10 << 20, all_bytes: 100 << 20 };
+    let server = |most_bytes| Cache::open(directory.path(), most_bytes).unwrap().on_disk(disk);
+    let servers = [(); 3].map(|()| server(1 << 20));
+    for name in ["a", "b", "c", "d"] {
+        fs::write(directory.path().join(IMAGES).join(name), vec![1; 8192]).unwrap();
+    }
+    for server in servers {
+        server.give_back(0).await.unwrap();
+        assert_eq!(images(directory.path()), 3, "others than the first one went");
+    }
+    // They stay within their bound nevertheless.
+    server(2 * 8192).give_back(0).await.unwrap();
+    assert_eq!(images(directory.path()), 2);
+    let in_vain = File::open(directory.path().join("in-vain")).unwrap();
+    in_vain.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    server(1 << 20).give_back(0).await.unwrap();
+    assert_eq!(images(directory.path()), 1, "it is tried again later");
 }
 
 #[tokio::test]

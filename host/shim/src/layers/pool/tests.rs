@@ -56,7 +56,7 @@ impl Guest for Books {
 struct Bench {
     directory: tempfile::TempDir,
     cache: Cache,
-    /// What the disk has free of 100 MiB, in bytes.
+    /// What the disk has free of 100 MiB beside images, in bytes.
     free_bytes: Arc<AtomicU64>,
     pool: Pool,
     guest: Books,
@@ -72,7 +72,10 @@ impl Bench {
         let directory = tempfile::tempdir().unwrap();
         let free_bytes = Arc::new(AtomicU64::new(50 << 20));
         let free = free_bytes.clone();
-        let disk = move || Disk { free_bytes: free.load(Ordering::Relaxed), all_bytes: 100 << 20 };
+        let disk = move |images_bytes| {
+            let free_bytes = free.load(Ordering::Relaxed).saturating_sub(images_bytes);
+            Disk { free_bytes, all_bytes: 100 << 20 }
+        };
         let cache = Cache::open(&directory.path().join("cache"), 64 << 20).unwrap().on_disk(disk);
         let pool = Pool::new(cache.unnamed_file().unwrap(), 5 << 20).unwrap();
         Some(Self { directory, cache, free_bytes, pool, guest: Books::default() })
