@@ -18,6 +18,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, symlink},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -82,13 +83,14 @@ impl Key {
 }
 
 /// The images of layers on this machine.
+#[derive(Clone)]
 pub struct Cache {
     directory: PathBuf,
     /// How much all images may take, and so a single one, in bytes.
     most_bytes: u64,
-    making: Semaphore,
+    making: Arc<Semaphore>,
     /// Looks at the disk that it is on.
-    look: Box<dyn Fn() -> io::Result<Disk> + Send + Sync>,
+    look: Arc<dyn Fn() -> io::Result<Disk> + Send + Sync>,
 }
 
 impl Cache {
@@ -104,9 +106,9 @@ impl Cache {
             )
         };
         [IMAGES, SOURCES, WORK].into_iter().try_for_each(make)?;
-        let (making, directory) = (Semaphore::new(AT_A_TIME), directory.to_owned());
+        let (making, directory) = (Arc::new(Semaphore::new(AT_A_TIME)), directory.to_owned());
         let place = directory.clone();
-        let look = Box::new(move || Disk::of(File::open(&place)?));
+        let look = Arc::new(move || Disk::of(File::open(&place)?));
         Ok(Self { directory, most_bytes, making, look })
     }
 
@@ -124,7 +126,7 @@ impl Cache {
             let bytes = images.map(|image| image.metadata().map_or(0, |it| taken_bytes(&it)));
             Ok(disk(bytes.sum()))
         };
-        Self { look: Box::new(look), ..self }
+        Self { look: Arc::new(look), ..self }
     }
 
     /// A file without a name in the directory, where images can be put without copying on file systems that can do that.
@@ -156,7 +158,7 @@ impl Cache {
             let work = Work::lock(self.directory.join(WORK).join(&key.0)).await?;
             // Somebody else was faster.
             if let Some(image) = self.find(key) {
-                work.remove();
+                work.remove().await;
                 return Ok(image);
             }
             let made = self.make_in_room(layer, &work.path).await;
@@ -164,7 +166,7 @@ impl Cache {
                 Ok(()) => self.keep(&work.path, layer, key).await,
                 Err(error) => Err(error),
             };
-            work.remove();
+            work.remove().await;
             kept
         };
         timeout(MAKE_LIMIT, make)
@@ -190,7 +192,8 @@ impl Cache {
     }
 
     async fn make(&self, layer: &Path, work: &Path) -> io::Result<()> {
-        remove_file(&work.join(IMAGE))?;
+        let left = work.join(IMAGE);
+        in_thread(move || remove_file(&left)).await?;
         let files = vec![(layer.to_owned(), "/layer")];
         let sandbox = Sandbox { work, files, most_file_bytes: self.most_bytes };
         // Not an identifier from the system's, which another image would not have.
@@ -219,15 +222,20 @@ impl Cache {
     /// Adds an image that was made to the others. Those that were not used for longest go for it.
     async fn keep(&self, work: &Path, layer: &Path, key: &Key) -> io::Result<File> {
         let made = File::open(work.join(IMAGE))?;
-        let made = spawn_blocking(move || made.sync_all().map(|()| made))
-            .await
-            .map_err(io::Error::other)??;
-        let _all = self.lock_all().await?;
-        self.make_room(0)?;
-        let source = self.directory.join(SOURCES).join(&key.0);
-        remove_file(&source)?;
-        symlink(layer, &source)?;
-        fs::rename(work.join(IMAGE), self.path(key))?;
+        let made = in_thread(move || made.sync_all().map(|()| made)).await?;
+        let all = self.lock_all().await?;
+        let (cache, key) = (self.clone(), key.clone());
+        let (work, layer) = (work.to_owned(), layer.to_owned());
+        in_thread(move || {
+            // If nobody waits for this any more, whoever makes the same one waits for this lock before he begins.
+            let _all = all;
+            cache.make_room(0)?;
+            let source = cache.directory.join(SOURCES).join(&key.0);
+            remove_file(&source)?;
+            symlink(layer, &source)?;
+            fs::rename(work.join(IMAGE), cache.path(&key))
+        })
+        .await?;
         Ok(made)
     }
 
@@ -264,11 +272,24 @@ impl Work {
         }
     }
 
-    fn remove(self) {
-        if let Err(error) = fs::remove_dir_all(&self.path) {
-            tracing::warn!("{} cannot be removed: {error}", self.path.display());
+    async fn remove(self) {
+        let path = self.path.clone();
+        let removed = in_thread(move || {
+            // It is locked until it is gone.
+            let work = self;
+            fs::remove_dir_all(&work.path)
+        });
+        if let Err(error) = removed.await {
+            tracing::warn!("{} cannot be removed: {error}", path.display());
         }
     }
+}
+
+/// Does what takes as long as the disk takes, as the removal of some GiB, where nothing else waits for it.
+async fn in_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 /// Removes a file, if it is there.

@@ -1,6 +1,6 @@
 //! Room for images: within their bound, and on the disk, where they are the first to go, for they can be made again.
 
-use super::{Cache, IMAGE, IMAGES, Key, SOURCES, WORK, taken_bytes};
+use super::{Cache, IMAGE, IMAGES, Key, SOURCES, WORK, in_thread, taken_bytes};
 use std::{
     fs::{self, File},
     io,
@@ -22,8 +22,12 @@ impl Cache {
     /// # Errors
     /// One cannot be removed, or the disk not be looked at.
     pub async fn give_back(&self, more_bytes: u64) -> io::Result<()> {
-        let _all = self.lock_all().await?;
-        self.make_room(more_bytes)
+        let (all, cache) = (self.lock_all().await?, self.clone());
+        in_thread(move || {
+            let _all = all;
+            cache.make_room(more_bytes)
+        })
+        .await
     }
 
     /// Makes an image, as long as there is room for it.

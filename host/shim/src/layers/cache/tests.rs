@@ -4,11 +4,13 @@ use rustix::{fs::XattrFlags, process::geteuid};
 use std::{
     os::unix::fs::FileExt,
     sync::{
-        Arc,
+        Mutex,
         atomic::{AtomicU64, Ordering},
+        mpsc::channel,
     },
     time::SystemTime,
 };
+use tokio::task::yield_now;
 
 /// Where erofs has its magic number, and what it is.
 const MAGIC_AT: u64 = 1024;
@@ -206,6 +208,26 @@ async fn images_of_which_the_disk_gets_nothing_back_stay() {
     assert_eq!(images(directory.path()), 1, "it is tried again later");
 }
 
+/// Of a server that is silent for some seconds nothing is expected any more.
+#[tokio::test]
+async fn others_go_on_while_images_make_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let (goes_on, others) = channel();
+    let others = Mutex::new(others);
+    let disk = move |_| {
+        let gone_on = others.lock().unwrap().recv_timeout(LOCK_LIMIT);
+        gone_on.expect("nothing else goes on");
+        Disk { free_bytes: 50 << 20, all_bytes: 100 << 20 }
+    };
+    let cache = Cache::open(directory.path(), 1 << 20).unwrap().on_disk(disk);
+    let other = async {
+        yield_now().await;
+        goes_on.send(()).unwrap();
+    };
+    let (given_back, ()) = tokio::join!(cache.give_back(0), other);
+    given_back.unwrap();
+}
+
 #[tokio::test]
 async fn what_is_being_made_counts() {
     if !can_run() {
@@ -220,11 +242,11 @@ async fn what_is_being_made_counts() {
     image(&cache, &b).await.unwrap();
     let is_there = |layer: &Path| cache.path(&Key::of(layer).unwrap()).exists();
     assert_eq!([is_there(&a), is_there(&b)], [false, true]);
-    other.remove();
+    other.remove().await;
     let smaller = making(&cache, "smaller", (7 << 20) / 4).await;
     let error = image(&cache, &large).await.unwrap_err();
     assert!(error.message.contains("being made take more than 3 MiB together"), "{error}");
-    smaller.remove();
+    smaller.remove().await;
     image(&cache, &large).await.unwrap();
 }
 
@@ -241,7 +263,7 @@ async fn the_largest_that_is_being_made_ends_where_there_is_no_room() {
     free_bytes.store(4 << 20, Ordering::Relaxed);
     cache.check_room(&small.path).await.unwrap();
     cache.check_room(&large.path).await.unwrap_err();
-    large.remove();
+    large.remove().await;
     cache.check_room(&small.path).await.unwrap_err();
 }
 
