@@ -2,7 +2,7 @@
 
 use super::{Cache, IMAGE, IMAGES, Key, SOURCES, WORK, in_thread, taken_bytes};
 use std::{
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -73,11 +73,12 @@ impl Cache {
         }
     }
 
-    /// Those that are being made, with what they take, in bytes.
+    /// Those that are being made, with what they take, in bytes. What a server that is gone was making would be waited
+    /// for in vain.
     fn being_made(&self) -> io::Result<Vec<(u64, PathBuf)>> {
-        let works = fs::read_dir(self.directory.join(WORK))?.flatten();
+        let works = fs::read_dir(self.directory.join(WORK))?.flatten().map(|work| work.path());
         let takes = |work: &Path| fs::metadata(work.join(IMAGE)).map_or(0, |it| taken_bytes(&it));
-        Ok(works.map(|work| (takes(&work.path()), work.path())).collect())
+        Ok(works.filter(|work| is_locked(work)).map(|work| (takes(&work), work)).collect())
     }
 
     /// Removes what was left of images by whoever did not end to make them, images whose layers are gone, and others
@@ -147,4 +148,10 @@ impl Cache {
         let Ok(layer) = fs::read_link(self.directory.join(SOURCES).join(key)) else { return false };
         Key::of(&layer).ok().is_none_or(|found| key != found.0.as_str())
     }
+}
+
+/// Whether somebody has it locked. Others may ask at the same time.
+fn is_locked(work: &Path) -> bool {
+    let locked = File::open(work).map(|work| work.try_lock_shared());
+    matches!(locked, Ok(Err(TryLockError::WouldBlock)))
 }

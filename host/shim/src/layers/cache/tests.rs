@@ -268,6 +268,18 @@ async fn the_largest_that_is_being_made_ends_where_there_is_no_room() {
 }
 
 #[tokio::test]
+async fn nobody_waits_for_the_end_of_what_a_server_that_is_gone_was_making() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = open(directory.path(), 4096);
+    let one = making(&cache, "one", 8192).await;
+    let left = directory.path().join(WORK).join("left");
+    fs::create_dir(&left).unwrap();
+    fs::write(left.join(IMAGE), vec![1; 16384]).unwrap();
+    cache.check_room(&one.path).await.unwrap_err();
+    assert_eq!(work(directory.path()), 2);
+}
+
+#[tokio::test]
 async fn what_a_server_has_left_half_way_is_no_image_and_goes() {
     if !can_run() {
         return;
