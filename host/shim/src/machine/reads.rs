@@ -1,8 +1,8 @@
 //! Reads of files of the host that volumes are made of.
 //!
 //! One may never end, as of a file on an NFS server that is away, and then neither does its thread, of which a server has
-//! so many for all that it does. A source that does not answer has one, however often it is tried, and all of them
-//! together leave enough for other things.
+//! so many for all that it does. A source that does not answer has two at most, however often it is tried, and by however
+//! many at once; and all of them together leave enough for other things.
 
 use super::volumes::{HOST_LIMIT, takes_long};
 use crate::mutex::lock;
@@ -15,22 +15,47 @@ use std::{
 use tokio::{
     sync::Semaphore,
     task::{AbortHandle, spawn_blocking},
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 /// How many reads there are at a time. tokio has 512 threads for what waits.
 const AT_A_TIME: usize = 64;
+/// How many there are of one source. Others wait, as they may come to their ends.
+const OF_ONE_SOURCE: usize = 2;
 
 /// The reads of one VM's server.
 pub(super) struct Reads {
     free: Arc<Semaphore>,
-    /// Those that were given up, by their sources.
-    given_up: Mutex<HashMap<PathBuf, AbortHandle>>,
+    /// Those that are read, or that somebody waits to read.
+    sources: Mutex<HashMap<PathBuf, Source>>,
 }
 
 impl Default for Reads {
     fn default() -> Self {
-        Self { free: Arc::new(Semaphore::new(AT_A_TIME)), given_up: Mutex::default() }
+        Self { free: Arc::new(Semaphore::new(AT_A_TIME)), sources: Mutex::default() }
+    }
+}
+
+/// The reads of one source.
+struct Source {
+    /// Whoever reads it, or waits for his turn, has it, too.
+    turns: Arc<Semaphore>,
+    /// The threads, and until when each may take.
+    threads: Vec<(AbortHandle, Instant)>,
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self { turns: Arc::new(Semaphore::new(OF_ONE_SOURCE)), threads: Vec::new() }
+    }
+}
+
+impl Source {
+    /// Whether a thread still waits for it that nobody waits for any more.
+    fn is_read_in_vain(&mut self) -> bool {
+        self.threads.retain(|(thread, _)| !thread.is_finished());
+        let now = Instant::now();
+        self.threads.iter().any(|&(_, until)| until <= now)
     }
 }
 
@@ -41,31 +66,31 @@ impl Reads {
         source: &Path,
         read: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        if self.is_read_in_vain(source) {
-            return Err(takes_long());
-        }
-        let one = timeout(HOST_LIMIT, self.free.clone().acquire_owned());
-        let one = one.await.map_err(|_| takes_long())?.expect("it is never closed");
+        let turns = self.with(source, |source| source.turns.clone())?;
+        let both = async {
+            let turn = turns.acquire_owned().await.expect("it is never closed");
+            (turn, self.free.clone().acquire_owned().await.expect("it is never closed"))
+        };
+        let both = timeout(HOST_LIMIT, both).await.map_err(|_| takes_long())?;
         let path = source.to_owned();
-        let reading = spawn_blocking(move || {
-            let _one = one;
-            read(&path)
-        });
-        let thread = reading.abort_handle();
-        match timeout(HOST_LIMIT, reading).await {
-            Ok(done) => done.map_err(io::Error::other)?,
-            Err(_) => {
-                lock(&self.given_up).insert(source.to_owned(), thread);
-                Err(takes_long())
-            }
-        }
+        let reading = self.with(source, |source| {
+            let reading = spawn_blocking(move || {
+                let _both = both;
+                read(&path)
+            });
+            // Also if whoever waits for it goes away.
+            source.threads.push((reading.abort_handle(), Instant::now() + HOST_LIMIT));
+            reading
+        })?;
+        timeout(HOST_LIMIT, reading).await.map_err(|_| takes_long())?.map_err(io::Error::other)?
     }
 
-    /// Whether a thread still waits for this source, though nobody waits for the thread any more.
-    fn is_read_in_vain(&self, source: &Path) -> bool {
-        let mut given_up = lock(&self.given_up);
-        given_up.retain(|_, thread| !thread.is_finished());
-        given_up.contains_key(source)
+    /// Does something with a source, unless it is read in vain.
+    fn with<T>(&self, source: &Path, work: impl FnOnce(&mut Source) -> T) -> io::Result<T> {
+        let mut sources = lock(&self.sources);
+        sources.retain(|_, source| Arc::strong_count(&source.turns) > 1);
+        let source = sources.entry(source.to_owned()).or_default();
+        if source.is_read_in_vain() { Err(takes_long()) } else { Ok(work(source)) }
     }
 }
 
@@ -113,10 +138,45 @@ mod tests {
         }
         assert_eq!(reads.read(Path::new("/other"), |_| Ok(1)).await.unwrap(), 1);
         drop(answers);
-        while reads.is_read_in_vain(source) {
+        while reads.with(source, |_| ()).is_err() {
             yield_now().await;
         }
         assert_eq!(reads.read(source, |_| Ok(2)).await.unwrap(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_does_not_answer_leaves_threads_for_others_that_are_read_at_once() {
+        let (reads, source) = (Reads::default(), Path::new("/away"));
+        let (answers, endless): (Vec<_>, Vec<_>) = (0..AT_A_TIME).map(|_| endless()).unzip();
+        let mut all = pin!(join_all(endless.into_iter().map(|read| reads.read(source, read))));
+        select! {
+            biased;
+            _ = &mut all => panic!("they have ended"),
+            () = yield_now() => {}
+        }
+        assert_eq!(reads.free.available_permits(), AT_A_TIME - OF_ONE_SOURCE);
+        select! {
+            biased;
+            _ = &mut all => panic!("they have ended"),
+            other = reads.read(Path::new("/other"), |_| Ok(1)) => assert_eq!(other.unwrap(), 1),
+        }
+        assert!(in_the_end(all).await.iter().all(Result::is_err));
+        drop(answers);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_nobody_waits_for_any_more_counts() {
+        let (reads, source) = (Reads::default(), Path::new("/away"));
+        let (answers, read) = endless();
+        select! {
+            biased;
+            _ = reads.read(source, read) => panic!("it has ended"),
+            () = yield_now() => {}
+        }
+        advance(HOST_LIMIT).await;
+        let again = reads.read(source, |_| -> io::Result<()> { panic!("it has two") }).await;
+        assert_eq!(again.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(answers);
     }
 
     #[tokio::test(start_paused = true)]
