@@ -201,7 +201,10 @@ impl Scaler {
         number: InstanceNumber,
         instance: Option<Instance>,
     ) -> Option<Instance> {
+        let vm = self.pool.get(number).or(instance).map(|instance| instance.vm);
+        self.count_working_vm(vm, false);
         let before = self.pool.put(number, instance);
+        self.count_working_vm(vm, true);
         self.count(before, false);
         self.count(instance, true);
         before

@@ -101,8 +101,8 @@ pub struct Scaler {
     /// Functions of which instances are kept up.
     keeping: BTreeSet<FunctionIndex>,
     vms: BTreeMap<VmIndex, Vm>,
-    /// What VMs are charged together, apart from their instances.
-    vms_bytes: u64,
+    /// What VMs in which something starts or serves requests are charged together, apart from their instances.
+    working_vms_bytes: u64,
     /// VMs of each tenant that can be ended as a whole because they are empty or paused, least recently used first.
     evictable_vms: BTreeSet<(TenantIndex, (Moment, VmIndex))>,
     /// VMs being paused; what they hold is known once they are.
@@ -143,7 +143,7 @@ impl Scaler {
             prewarming: BTreeSet::new(),
             keeping: BTreeSet::new(),
             vms: BTreeMap::new(),
-            vms_bytes: 0,
+            working_vms_bytes: 0,
             evictable_vms: BTreeSet::new(),
             pausing: BTreeSet::new(),
             awaited: BTreeMap::new(),

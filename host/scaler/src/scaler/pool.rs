@@ -36,6 +36,7 @@ pub(super) struct Pool {
     starting: BTreeMap<VmIndex, usize>,
     /// Instances that are starting or busy.
     working: usize,
+    working_in: BTreeMap<VmIndex, usize>,
     /// What these are charged, in bytes.
     working_bytes: u64,
 }
@@ -159,6 +160,11 @@ impl Pool {
         self.working
     }
 
+    /// Whether an instance in the VM is starting or busy.
+    pub fn works_in(&self, vm: VmIndex) -> bool {
+        self.working_in.contains_key(&vm)
+    }
+
     /// What instances that are starting or busy are charged together, in bytes.
     pub fn working_bytes(&self) -> u64 {
         self.working_bytes
@@ -199,10 +205,10 @@ impl Pool {
             }
             InstanceState::Starting => {
                 tally(&mut self.starting, vm, adds);
-                self.count_working(charged_bytes, adds);
+                self.count_working(vm, charged_bytes, adds);
             }
             InstanceState::Busy { requests, dying } => {
-                self.count_working(charged_bytes, adds);
+                self.count_working(vm, charged_bytes, adds);
                 if !dying {
                     note(&mut self.busy_of, (function, requests, number), adds);
                 }
@@ -211,8 +217,9 @@ impl Pool {
         }
     }
 
-    fn count_working(&mut self, charged_bytes: u64, adds: bool) {
+    fn count_working(&mut self, vm: VmIndex, charged_bytes: u64, adds: bool) {
         add(&mut self.working, adds);
+        tally(&mut self.working_in, vm, adds);
         if adds {
             self.working_bytes += charged_bytes;
         } else {
@@ -310,6 +317,11 @@ mod tests {
                 let starting = pool.instances.values().filter(|i| i.vm == vm);
                 let starting = starting.filter(|i| i.state == InstanceState::Starting);
                 prop_assert_eq!(pool.starting(vm), starting.count());
+                let works = |state: InstanceState| {
+                    matches!(state, InstanceState::Starting | InstanceState::Busy { .. })
+                };
+                let mut within = pool.instances.values().filter(|i| i.vm == vm);
+                prop_assert_eq!(pool.works_in(vm), within.any(|i| works(i.state)));
             }
         }
     }

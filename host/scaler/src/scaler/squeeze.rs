@@ -146,7 +146,7 @@ impl Scaler {
         };
         let any_evicted = commands.iter().any(evicted);
         let working = self.pool.working();
-        let working_bytes = self.vms_bytes + self.pool.working_bytes();
+        let working_bytes = self.working_vms_bytes + self.pool.working_bytes();
         let Some(squeeze_manager) = &mut self.squeeze_manager else { return };
         squeeze_manager.works(now, working_bytes, self.budget.limit_bytes());
         if any_evicted {

@@ -166,16 +166,31 @@ impl Scaler {
         }
     }
 
-    /// Changes a VM, and what its tenant and all VMs have.
+    /// Counts what a VM is charged with those in which something starts or serves requests, if it is one, or no longer.
+    pub(super) fn count_working_vm(&mut self, index: Option<VmIndex>, adds: bool) {
+        let Some(index) = index.filter(|&index| self.pool.works_in(index)) else { return };
+        let charged_bytes = self.vms.get(&index).map_or(0, |vm| vm.charged_bytes);
+        if adds {
+            self.working_vms_bytes += charged_bytes;
+        } else {
+            self.working_vms_bytes -= charged_bytes;
+        }
+    }
+
+    /// Changes a VM, and what its tenant and all VMs at work have.
     pub(super) fn alter_vm(&mut self, index: VmIndex, change: impl FnOnce(&mut Vm)) {
+        self.count_working_vm(Some(index), false);
+        self.alter_vm_of_tenant(index, change);
+        self.count_working_vm(Some(index), true);
+    }
+
+    fn alter_vm_of_tenant(&mut self, index: VmIndex, change: impl FnOnce(&mut Vm)) {
         let Some(vm) = self.vms.get_mut(&index) else { return };
-        self.vms_bytes -= vm.charged_bytes;
         let mut tenant = vm.tenant.and_then(|tenant| self.tenants.get_mut(&tenant));
         if let Some(tenant) = &mut tenant {
             tenant.count_vm(vm, false);
         }
         change(vm);
-        self.vms_bytes += vm.charged_bytes;
         if let Some(tenant) = &mut tenant {
             tenant.count_vm(vm, true);
         }

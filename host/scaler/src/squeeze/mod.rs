@@ -151,10 +151,16 @@ impl SqueezeManager {
         self.profiles.forget_function(function);
     }
 
-    /// Running VMs, and the instances in them that start or serve requests, have `working_bytes` from `now` on, of a budget of
-    /// `limit_bytes`.
+    /// Instances that start or serve requests, and the VMs that they are in, have `working_bytes` from `now` on, of a budget of
+    /// `limit_bytes`. VMs that run only to be squeezed are not among them, nor is what paused ones hold.
     pub fn works(&mut self, now: Moment, working_bytes: u64, limit_bytes: u64) {
         self.threshold.leave_room(now, working_bytes, limit_bytes);
+    }
+
+    /// What has been at work leaves so much of the budget, in bytes.
+    #[cfg(test)]
+    pub fn room_bytes(&self) -> u64 {
+        self.threshold.room_bytes
     }
 
     /// An instance was evicted.

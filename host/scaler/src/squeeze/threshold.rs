@@ -17,7 +17,7 @@ pub(super) struct Threshold {
     /// Of what was at work at a time.
     peak: Peak,
     /// What the peak leaves.
-    room_bytes: u64,
+    pub(super) room_bytes: u64,
 }
 
 impl Threshold {

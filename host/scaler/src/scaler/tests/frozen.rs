@@ -95,6 +95,41 @@ fn frozen_instances_are_squeezed_if_the_last_burst_would_not_find_its_memory() {
 }
 
 #[test]
+fn vms_that_run_only_to_be_squeezed_leave_bursts_the_room_that_they_had() {
+    let squeeze = crate::SqueezePolicy {
+        rise: Duration::from_secs(60),
+        frozen_for: Duration::from_secs(5),
+        processors: 3,
+        ..SQUEEZE
+    };
+    let vms = [V, W, VmIndex(2)];
+    let mut scaler =
+        freezing(1000, squeeze, &vms.map(|_| VmPolicy { base_bytes: 100, ..vm() }), &vms);
+    let room_bytes = |scaler: &Scaler| scaler.squeeze_manager.as_ref().unwrap().room_bytes();
+    // One after the other is used for a second, and paused.
+    for (at, vm) in (0..).zip(vms) {
+        let instance = n(at);
+        let events = [
+            (at, request_to(FunctionIndex(vm.0), at)),
+            (at, Event::VmBooted(vm)),
+            (at, Event::Started(instance)),
+            (at, Event::Answered(instance)),
+            (at + 1, Event::Tick),
+            (at + 1, Event::Frozen { instance, resident_bytes: 40 }),
+            (at + 1, Event::VmPaused { vm, resident_bytes: 50 }),
+        ];
+        play(&mut scaler, &events);
+        assert_eq!(room_bytes(&scaler), 800, "a VM and an instance worked at a time");
+    }
+    let commands = play(&mut scaler, &[(8, Event::Tick)]);
+    let squeezed = |number| commands.contains(&Command::Squeeze(n(number)));
+    assert!((0..3).all(squeezed), "{commands:?}");
+    assert_eq!(scaler.budget().committed_bytes(), 600, "all of them run");
+    play(&mut scaler, &[(8, Event::Tick)]);
+    assert_eq!(room_bytes(&scaler), 800);
+}
+
+#[test]
 fn a_request_does_not_wait_for_the_end_of_a_squeeze() {
     let mut scaler = with_frozen(1000);
     let thaw = Command::Dispatch { instance: n(0), request: RequestNumber(1), thaw: true };

@@ -96,8 +96,9 @@ fn play(scaler: &mut Scaler, events: &[(u64, Event)]) -> Vec<Command> {
     let mut commands = Vec::new();
     for &(seconds, event) in events {
         commands = scaler.handle(at(seconds), event).expect("a valid event");
-        let of_vms: u64 = scaler.vms.values().map(|vm| vm.charged_bytes).sum();
-        assert_eq!(scaler.vms_bytes, of_vms);
+        let at_work = scaler.vms.iter().filter(|&(&vm, _)| scaler.pool.works_in(vm));
+        let of_vms: u64 = at_work.map(|(_, vm)| vm.charged_bytes).sum();
+        assert_eq!(scaler.working_vms_bytes, of_vms);
     }
     commands
 }
