@@ -15,6 +15,9 @@ use zip::{ZipArchive, read::ZipFile, result::ZipError};
 const MOST_BYTES: u64 = 256 << 20;
 const MOST_ENTRIES: usize = 65_536;
 
+/// How much of a file's name is said, in characters.
+const MOST_SAID: usize = 100;
+
 /// Of a file's mode: what kind of file it is, and a plain one.
 const KIND: u32 = 0o170_000;
 const PLAIN: u32 = 0o100_000;
@@ -115,13 +118,15 @@ fn inside(name: &str, mode: Option<u32>) -> Result<PathBuf, PutError> {
         && path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if name.is_empty() || !is_inside {
         return Err(PutError::Wrong(format!(
-            "The archive has the file {name:?}, which is not inside it: use paths without \"..\" that do not begin with \"/\"."
+            "The archive has the file {}, which is not inside it: use paths without \"..\" that do not begin with \"/\".",
+            shown(name)
         )));
     }
     match mode.map(|mode| mode & KIND) {
         None | Some(0 | PLAIN | DIRECTORY) => Ok(path.to_owned()),
         _ => Err(PutError::Wrong(format!(
-            "The archive has {name:?}, which is a link or a device: pack files only (zip without -y)."
+            "The archive has {}, which is a link or a device: pack files only (zip without -y).",
+            shown(name)
         ))),
     }
 }
@@ -142,7 +147,8 @@ fn write<R: Read>(
         io::copy(&mut file.take(most + 1), &mut made).map_err(|error| failed(name, &error))?;
     if written > most {
         return Err(PutError::Wrong(format!(
-            "The archive cannot be read: {name:?} unpacks to more than the archive says."
+            "The archive cannot be read: {} unpacks to more than the archive says.",
+            shown(name)
         )));
     }
     Ok(written)
@@ -152,9 +158,17 @@ fn failed(name: &str, error: &io::Error) -> PutError {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => PutError::Full,
         io::ErrorKind::AlreadyExists => {
-            PutError::Wrong(format!("The archive has {name:?} more than once."))
+            PutError::Wrong(format!("The archive has {} more than once.", shown(name)))
         }
-        _ => PutError::Wrong(format!("The archive's {name:?} cannot be unpacked: {error}.")),
+        _ => PutError::Wrong(format!("The archive's {} cannot be unpacked: {error}.", shown(name))),
+    }
+}
+
+/// A name as messages have it: in one line, and not so long that the reason is lost.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(MOST_SAID) {
+        Some((end, _)) => format!("{:?}...", &name[..end]),
+        None => format!("{name:?}"),
     }
 }
 
@@ -233,6 +247,16 @@ pub(crate) mod tests {
             assert!(error.contains("not inside it"), "{name}: {error}");
             assert!(!directory.path().join("a").exists() && !directory.path().join("b").exists());
         }
+    }
+
+    #[test]
+    fn of_a_long_name_the_beginning_is_said() {
+        // The file system has no such name.
+        let (_directory, outcome) = unpacked(&archive(&[(&"x".repeat(5000), b"a")]));
+        let error = outcome.unwrap_err();
+        let right = format!("The archive's \"{}\"... cannot be unpacked: ", "x".repeat(MOST_SAID));
+        assert!(error.starts_with(&right) && error.len() < 300, "{error}");
+        assert_eq!(shown(&"é".repeat(MOST_SAID)), format!("{:?}", "é".repeat(MOST_SAID)));
     }
 
     #[test]

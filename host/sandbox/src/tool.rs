@@ -116,7 +116,9 @@ async fn last_words(from: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
 
 /// A tool's reason without what is only for its log, and without what would tell a terminal what to do.
 fn presentable(line: &str) -> String {
-    let message = line.split_once("msg=\"").map_or(line.to_owned(), |(_, message)| {
+    // Others may quote a name that ends like this.
+    let logged = line.split_once("msg=\"").filter(|_| line.starts_with("time=\""));
+    let message = logged.map_or(line.to_owned(), |(_, message)| {
         let (mut text, mut escaped) = (String::new(), false);
         for c in message.chars() {
             match c {
@@ -150,6 +152,8 @@ mod tests {
         let line = r#"time="2026-11-25T21:42:43Z" level=fatal msg="Error parsing image name \"docker://r.example/a:1\": reading manifest 1 in r.example/a: manifest unknown""#;
         assert_eq!(presentable(line), "reading manifest 1 in r.example/a: manifest unknown");
         assert_eq!(presentable("a\u{1b}[31mb"), "a [31mb");
+        let quoted = r#"The archive has the file "msg=", which is not inside it"#;
+        assert_eq!(presentable(quoted), quoted);
         assert_eq!(presentable(&"x".repeat(5000)).len(), MOST_CHARACTERS);
     }
 

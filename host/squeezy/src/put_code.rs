@@ -7,7 +7,8 @@ use std::{fs::File, io::BufReader, path::PathBuf, process::ExitCode};
 
 /// Puts an action's code into a directory.
 ///
-/// The daemon runs this in a sandbox. The first line says how many bytes the code is going to take on the disk.
+/// The daemon runs this in a sandbox. The first line says that it runs, the second how many bytes the code is going to
+/// take on the disk.
 #[derive(clap::Args)]
 pub struct Args {
     /// The code.
@@ -22,6 +23,9 @@ pub struct Args {
     packed: bool,
 }
 
+/// The first line: from then on, what fails is not the sandbox.
+pub const RUNS: &str = "runs";
+
 /// What comes before the number of bytes.
 pub const TAKES: &str = "takes ";
 
@@ -32,6 +36,7 @@ pub const WRONG: &str = "The archive";
 pub fn main(args: &Args) -> ExitCode {
     // Whatever the daemon's own files are to be.
     umask(Mode::from_raw_mode(0o022));
+    output::print(RUNS);
     match put(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -313,12 +313,15 @@ fn of_a_large_archive_what_is_wrong_is_said_when_it_comes() {
         leads_out[at..at + stand_in.len()].copy_from_slice(b"../above");
     }
     let broken = [b"PK\x03\x04".as_slice(), &[7; 300_000]].concat();
+    // It hides the reason, and looks like another one.
+    let long_name = "No space left on device ".repeat(300);
     let zeros = vec![0; 5 << 20];
     // As it comes and as an archive it fits, but not twice unpacked beside that.
     let twice_as_large = large(&[("zeros", &zeros)]);
     for (code, right, part) in [
         (base64(&leads_out), 400, "\"../above\", which is not inside it"),
         (base64(&broken), 400, "The archive cannot be read"),
+        (large(&[(&long_name, b"x")]), 400, "The archive's \"No space"),
         (twice_as_large, 507, "may take 16 MiB"),
     ] {
         let (status, refused) = daemon.ask("PUT", ACTION, Some(python(&code)));

@@ -6,7 +6,7 @@
 
 use super::{ActionCode, CodeError};
 use crate::{
-    put_code::{TAKES, WRONG},
+    put_code::{RUNS, TAKES, WRONG},
     serve::{
         blobs::{Blob, BlobError, Blobs, DiskSpace, Unfinished, blocking, failed, hash, sync},
         lines::Lines,
@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use sha2::{Digest as _, Sha256};
+use squeezy_archive::PutError;
 use squeezy_openwhisk::{Digest, Namespace};
 use squeezy_protocol::{CODE_DIRECTORY, MAX_SENT_CODE_BYTES};
 use squeezy_sandbox::{Sandbox, ToolError, lines, output};
@@ -205,7 +206,7 @@ async fn put(
     program: &Path,
     code: &ActionCode,
     work: &Path,
-    take: impl FnMut(&str) -> Result<(), BlobError>,
+    mut take: impl FnMut(&str) -> Result<(), BlobError>,
 ) -> Result<(), CodeError> {
     let files = vec![(program.to_owned(), PROGRAM_THERE), (code.code.path.clone(), CODE_THERE)];
     let sandbox = Sandbox { work, files, most_file_bytes: MOST_FILE_BYTES };
@@ -213,14 +214,36 @@ async fn put(
     let mut command = vec![PROGRAM_THERE, "put-code", CODE_THERE, directory.as_str()];
     command.extend(["--file", code.kind.file]);
     command.extend(code.kind.packed.then_some("--packed"));
-    let put = tokio::time::timeout(LIMIT, lines(sandbox.command(command), take)).await;
-    put.map_err(|_| too_long("unpacking"))?.map_err(|error| match error {
-        ToolError::Refused(error) => error.into(),
-        ToolError::Said(reason) if is_full(&reason) => BlobError::DiskFull.into(),
-        ToolError::Said(reason) if reason.starts_with(WRONG) => CodeError::Wrong(reason),
-        ToolError::Said(reason) => CodeError::NoSandbox(reason),
-        ToolError::Missing(error) => CodeError::NoSandbox(error.to_string()),
-    })
+    let mut runs = false;
+    let hear = |line: &str| {
+        if line == RUNS {
+            runs = true;
+            return Ok(());
+        }
+        take(line)
+    };
+    let put = tokio::time::timeout(LIMIT, lines(sandbox.command(command), hear)).await;
+    put.map_err(|_| too_long("unpacking"))?.map_err(|error| not_put(runs, error))
+}
+
+/// Why code is not in its place. If the program `runs` that puts it there, it is not for want of a sandbox: otherwise a
+/// client could have its code stored without a drive.
+fn not_put(runs: bool, error: ToolError<BlobError>) -> CodeError {
+    let reason = match error {
+        ToolError::Refused(error) => return error.into(),
+        ToolError::Said(reason) => reason,
+        ToolError::Missing(error) => error.to_string(),
+    };
+    // Its own words first: they may quote names that look like others.
+    if reason.starts_with(WRONG) {
+        CodeError::Wrong(reason)
+    } else if reason == PutError::Full.to_string() {
+        BlobError::DiskFull.into()
+    } else if runs {
+        CodeError::Wrong(format!("it cannot be unpacked: {reason}"))
+    } else {
+        CodeError::NoSandbox(reason)
+    }
 }
 
 /// Makes the drive of these files.
@@ -244,4 +267,27 @@ fn is_full(reason: &str) -> bool {
 
 fn too_long(what: &str) -> CodeError {
     CodeError::Wrong(format!("{what} it takes more than {} s", LIMIT.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_archive_brings_about_is_not_for_want_of_a_sandbox() {
+        let said = |reason: &str| ToolError::Said(reason.to_owned());
+        let killed = "it ended without a reason (exit status: 137)";
+        let name =
+            "The archive has the file \"../No space left on device\", which is not inside it";
+        for reason in [name, killed, "xxx: No space left on device", "memory allocation failed"] {
+            assert!(matches!(not_put(true, said(reason)), CodeError::Wrong(_)), "{reason}");
+        }
+        let missing = ToolError::Missing(io::Error::other("x"));
+        assert!(matches!(not_put(true, missing), CodeError::Wrong(_)));
+        let full = not_put(true, said("No space left on device."));
+        assert!(matches!(full, CodeError::Blob(BlobError::DiskFull)));
+        for error in [said(killed), ToolError::Missing(io::Error::other("x"))] {
+            assert!(matches!(not_put(false, error), CodeError::NoSandbox(_)));
+        }
+    }
 }
