@@ -291,6 +291,24 @@ fn large_code_has_a_drive_for_as_long_as_it_is_there() {
         assert_eq!(drives(directory), made);
         assert_eq!(daemon.ask("GET", ACTION, None).1["problem"], Value::Null);
     }
+    // One that is not said to be there is not made: the daemon before this one had none.
+    daemon.stop();
+    let state = directory.join("state/actions.json");
+    let mut stored: Value = serde_json::from_slice(&fs::read(&state).unwrap()).unwrap();
+    stored["version"] = 5.into();
+    for action in stored["actions"].as_object_mut().unwrap().values_mut() {
+        assert_eq!(action["code"].as_object_mut().unwrap().remove("drive"), Some(json!(true)));
+    }
+    fs::write(&state, stored.to_string()).unwrap();
+    fs::remove_dir_all(place).unwrap();
+    daemon = self::daemon(directory);
+    assert_eq!(daemon.ask("GET", ACTION, None).1["problem"], Value::Null);
+    assert!(drives(directory).is_empty());
+    for name in [ACTION, "/namespaces/_/actions/g"] {
+        let path = format!("{name}?overwrite=true");
+        assert_eq!(daemon.ask("PUT", &path, Some(python(&code))).0, 200);
+    }
+    assert_eq!(drives(directory), made, "it was given again");
     put(&daemon, python("def main(a): return a"));
     assert_eq!(drives(directory), made, "another action has it");
     assert_eq!(daemon.ask("DELETE", "/namespaces/_/actions/g", None).0, 200);

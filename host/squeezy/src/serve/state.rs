@@ -81,6 +81,9 @@ pub struct StoredCode {
     pub main: Option<String>,
     /// The code's digest.
     pub digest: Digest,
+    /// Whether it is a drive of its VM. Earlier versions had none.
+    #[serde(default)]
+    pub drive: bool,
 }
 
 /// Why the state directory cannot be used, as one sentence that says what to do about it.

@@ -13,7 +13,10 @@ pub use contract::RunsCode;
 pub use given::GivenCode;
 pub use json::{CodeLiteral, write_as_json};
 
-use super::blobs::{Blob, BlobError, Blobs, DiskSpace, Spool, blocking, failed, hash};
+use super::{
+    blobs::{Blob, BlobError, Blobs, DiskSpace, Spool, blocking, failed, hash},
+    state::StoredCode,
+};
 use drive::Drives;
 use squeezy_openwhisk::{Digest, Namespace, kind::Kind};
 use std::{
@@ -122,18 +125,18 @@ impl Codes {
         self.with_drive(namespace, kept.await?).await
     }
 
-    /// Returns stored code of a namespace and of a kind after verifying its digest.
+    /// Returns stored code of a namespace and of a kind after verifying its digest. What was stored without a drive gets
+    /// none: others wait meanwhile, and the image that runs it may be older than drives are.
     pub async fn find(
         &self,
         namespace: &Namespace,
         kind: &'static Kind,
-        main: Option<String>,
-        binary: bool,
-        digest: &Digest,
+        stored: &StoredCode,
     ) -> Result<ActionCode, CodeError> {
+        let StoredCode { binary, main, digest, drive, .. } = stored;
         let code = self.find_blob(digest).await?;
-        let found = ActionCode { kind, binary, main, code, drive: None };
-        self.with_drive(namespace, found).await
+        let found = ActionCode { kind, binary: *binary, main: main.clone(), code, drive: None };
+        if *drive { self.with_drive(namespace, found).await } else { Ok(found) }
     }
 
     async fn with_drive(

@@ -47,6 +47,12 @@ fn base64(bytes: &[u8]) -> String {
     BASE64_STANDARD.encode(bytes)
 }
 
+/// A text as it is stored.
+fn stored(digest: &Digest, drive: bool) -> StoredCode {
+    let kind = "python:3.11".to_owned();
+    StoredCode { kind, binary: false, main: None, digest: digest.clone(), drive }
+}
+
 /// Names in the directory of code.
 fn names(directory: &TempDir) -> usize {
     fs::read_dir(directory.path().join(DIRECTORY)).map_or(0, Iterator::count)
@@ -109,8 +115,8 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     // As a restarted daemon finds it.
     let codes = open(&directory);
     let python = Kind::find("python").unwrap();
-    let guest = Namespace::guest();
-    let find = || codes.find(&guest, python, None, false, &digest);
+    let (guest, stored) = (Namespace::guest(), stored(&digest, false));
+    let find = || codes.find(&guest, python, &stored);
     let two = find().await.unwrap();
     assert_eq!(read(&two).unwrap(), b"two");
     drop(two);
@@ -185,6 +191,22 @@ async fn without_a_sandbox_code_is_sent_as_long_as_it_can_be() {
     assert_eq!(sent.drive(), None);
     let error = keep(&codes, "python", None, &archive(most + 1)).await.unwrap_err();
     assert!(error.contains("needs a drive") && error.contains("install bubblewrap"), "{error}");
+}
+
+#[tokio::test]
+async fn what_was_stored_without_a_drive_is_found_without_one() {
+    let (_directory, codes) = place();
+    // Here it cannot have one, and is too long to be without it.
+    let code = codes.blobs.add(|unfinished| {
+        let mut file = unfinished.file(unfinished.path().to_owned())?;
+        file.write(&vec![b'#'; MAX_SENT_CODE_BYTES + 1])?;
+        file.finish()
+    });
+    let code = code.unwrap();
+    let (guest, python) = (Namespace::guest(), Kind::find("python").unwrap());
+    let find = async |drive| codes.find(&guest, python, &stored(&code.digest, drive)).await;
+    assert_eq!(find(false).await.unwrap().drive(), None);
+    assert!(matches!(find(true).await, Err(CodeError::NoSandbox(_))));
 }
 
 #[tokio::test]

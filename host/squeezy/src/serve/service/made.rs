@@ -121,11 +121,10 @@ impl Service {
         namespace: &Namespace,
         stored: &StoredCode,
     ) -> Result<ActionCode, ServiceError> {
-        let StoredCode { kind, binary, main, digest } = stored;
-        let Some(kind) = Kind::find(kind) else {
-            return Err(ServiceError::Invalid(self.no_kind(kind)));
+        let Some(kind) = Kind::find(&stored.kind) else {
+            return Err(ServiceError::Invalid(self.no_kind(&stored.kind)));
         };
-        Ok(self.codes.find(namespace, kind, main.clone(), *binary, digest).await?)
+        Ok(self.codes.find(namespace, kind, stored).await?)
     }
 
     /// A place for code that is on its way.

@@ -106,6 +106,7 @@ impl Service {
                 binary: code.binary,
                 main: code.main.clone(),
                 digest: code.code.digest.clone(),
+                drive: code.drive().is_some(),
             }),
             revision: action.revision,
             updated_ms: action.updated_ms,
