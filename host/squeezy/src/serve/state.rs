@@ -19,10 +19,10 @@ use std::{
 };
 
 /// Version of the file format. Increment it when older daemons could not read the new one.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// The oldest version that can be read: without code. The second one has no namespaces, the third no packages, the
-/// fourth no sequences.
+/// fourth no sequences, the fifth no drives of code.
 const OLDEST: u32 = 1;
 
 /// The maximum size of the file in bytes, and the maximum number of actions, sequences included, and of packages in it.
@@ -573,7 +573,7 @@ mod tests {
         for (text, part) in [
             ("", "EOF"),
             ("{", "line 1"),
-            ("{ \"version\": 6, \"things\": [] }", "version 6, this squeezy supports 5"),
+            ("{ \"version\": 7, \"things\": [] }", "version 7, this squeezy supports 6"),
             ("{ \"version\": 1, \"actions\": { \"f\": {} } }", "missing field"),
             ("{ \"version\": 1, \"actions\": [] }", "invalid type"),
         ] {
