@@ -18,7 +18,7 @@ control=$tree/DEBIAN
 # In KiB, each file rounded up, and one for whatever else there is: what directories take depends on the file system.
 size=$(find "$tree" -path "$tree/DEBIAN" -prune -o -printf '%y %s\n' |
 	awk '{ size += $1 == "f" ? int(($2 + 1023) / 1024) : 1 } END { print size }')
-sed -i -e "s/@VERSION@/$version/" -e "s/@SIZE@/$size/" "$control/control"
+sed -i -e "s/@VERSION@/$version/g" -e "s/@SIZE@/$size/" "$control/control"
 (cd "$tree" && find . -type f -not -path './DEBIAN/*' -printf '%P\0' | LC_ALL=C sort -z | xargs -0 md5sum) >"$control/md5sums"
 find "$tree" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 mkdir -p "$directory"
