@@ -222,16 +222,8 @@ async fn read(
 
 /// Reserves memory for a body of this length.
 async fn reserve(part: &Part, length: usize, limits: BodyLimits) -> Result<Held, ApiError> {
-    let BodyLimits { head_bytes, copies, .. } = limits;
-    let (bytes, held) = if length <= MAX_BODY_BYTES {
-        let bytes = head_bytes + copies * length;
-        (bytes, part.take_for_request(bytes).await)
-    } else {
-        // Nearly all of it is code, which only takes memory on its way to the disk; with so much of it at a time, no more
-        // than a few are under way.
-        let bytes = head_bytes + 2 * length + copies * MAX_BODY_BYTES;
-        (bytes, part.take_for_code(bytes).await)
-    };
+    let bytes = limits.head_bytes + limits.copies * length;
+    let held = part.take_for_request(bytes).await;
     held.map_err(|none| ApiError::no_room(none, bytes))
 }
 

@@ -3,8 +3,8 @@
 mod split;
 
 use super::{
-    BODY_LIMIT, BodyLimits, COPIES, Frames, MAX_BODY_BYTES, error::ApiError, more_for_values,
-    reserve, sending::Recipient,
+    BODY_LIMIT, COPIES, Frames, MAX_BODY_BYTES, error::ApiError, more_for_values,
+    sending::Recipient,
 };
 use crate::{
     mutex::lock,
@@ -56,10 +56,10 @@ pub async fn read(
     body: Body,
     length: usize,
 ) -> Result<(Vec<u8>, Held, Uploaded), ApiError> {
-    let limits = BodyLimits { most: MAX_UPLOAD_BYTES, head_bytes: 0, copies: COPIES };
-    let mut held = reserve(part, length, limits).await?;
-    // A turn goes on until the code is where it belongs; memory for it is not needed.
-    held.shrink_to(MEMORY_BYTES);
+    // No more than a few are under way that are so large: a turn goes on until the code is where it belongs.
+    let all_bytes = 2 * length + COPIES * MAX_BODY_BYTES;
+    let held = part.take_for_code(all_bytes, MEMORY_BYTES).await;
+    let mut held = held.map_err(|none| ApiError::no_room(none, MEMORY_BYTES))?;
     if let Some(place) = place {
         place.waits();
     }

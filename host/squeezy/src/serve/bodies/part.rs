@@ -54,22 +54,23 @@ impl Part {
         self.take(Purpose::Request, bytes).await
     }
 
-    /// Reserves `bytes` for a request with code. If that is more than the part, no more than the part is reserved, and
-    /// nobody else has such a request: one of the operator's namespace at a time, and one of all others, for which each
-    /// namespace has a line of its own. Whoever lacks memory that its own namespace holds leaves its turn to others.
-    pub async fn take_for_code(&self, bytes: usize) -> Result<Held, NoRoom> {
+    /// Reserves `bytes` for a request with code, of which no more is in memory at a time. If all of it would take more
+    /// than the part, `all_bytes`, nobody else has such a request: one of the operator's namespace at a time, and one of
+    /// all others, for which each namespace has a line of its own. Whoever lacks memory that its own namespace holds leaves
+    /// its turn to others.
+    pub async fn take_for_code(&self, all_bytes: usize, bytes: usize) -> Result<Held, NoRoom> {
         let most = self.payer.portion.of(self.bodies.large.most_for(Purpose::Request)) * UNIT;
-        if bytes <= most {
+        if all_bytes <= most {
             return self.take(Purpose::Request, bytes).await;
         }
         let until = Instant::now() + WAIT_FOR_TURN;
         loop {
             let turn = self.bodies.code.turn(&self.payer.namespace);
             let turn = timeout_at(until, turn).await.map_err(|_| NoRoom::Now)?;
-            let (turn, held) = match self.take_now(Purpose::Request, most) {
+            let (turn, held) = match self.take_now(Purpose::Request, bytes) {
                 Err(NoRoom::OfPart) if Instant::now() < until => {
                     drop(turn);
-                    let held = self.take(Purpose::Request, most).await?;
+                    let held = self.take(Purpose::Request, bytes).await?;
                     match self.bodies.code.turn_now(&self.payer.namespace) {
                         Some(turn) => (turn, held),
                         // Nobody waits for a turn with memory.
@@ -77,7 +78,7 @@ impl Part {
                     }
                 }
                 // The turn stays its own, also if its own requests become what is in the way: no longer than `WAIT`.
-                Err(NoRoom::Now) => (turn, self.take(Purpose::Request, most).await?),
+                Err(NoRoom::Now) => (turn, self.take(Purpose::Request, bytes).await?),
                 taken => (turn, taken?),
             };
             return Ok(Held { turn: Mutex::new(Some(turn)), ..held });
@@ -214,15 +215,16 @@ mod tests {
     async fn code_that_is_larger_than_the_part_comes_one_at_a_time() {
         let bodies = Bodies::new(64 << 20);
         let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
-        let first = acme.take_for_code(16 << 20).await.unwrap();
+        let first = acme.take_for_code(16 << 20, 1 << 20).await.unwrap();
         assert!(!first.is_wanted());
-        let (waits, ()) = tokio::join!(other.take_for_code(16 << 20), async {
+        let (waits, ()) = tokio::join!(other.take_for_code(16 << 20, 1 << 20), async {
             // Whoever is slow meanwhile has to go.
             assert!(first.is_wanted());
-            // All others go on.
-            drop(other.take_for_code(4 << 20).await.unwrap());
+            // All others go on, and the rest of its part can be had.
+            drop(other.take_for_code(4 << 20, 1 << 20).await.unwrap());
+            drop(acme.take_for_request(3 << 20).await.unwrap());
             let guest = bodies.part(Payer { portion: Portion::ThreeQuarters, ..Payer::alone() });
-            drop(guest.take_for_code(16 << 20).await.unwrap());
+            drop(guest.take_for_code(16 << 20, 1 << 20).await.unwrap());
             // Its memory is still its own.
             drop(first.take_turn());
         });
@@ -233,12 +235,14 @@ mod tests {
     async fn who_sends_much_code_all_the_time_keeps_others_waiting_for_one_request() {
         let bodies = Bodies::new(64 << 20);
         let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
-        let first = acme.take_for_code(16 << 20).await.unwrap();
-        let mut own: Vec<_> = (0..3).map(|_| Box::pin(acme.take_for_code(16 << 20))).collect();
+        let first = acme.take_for_code(16 << 20, 1 << 20).await.unwrap();
+        let mut own: Vec<_> =
+            (0..3).map(|_| Box::pin(acme.take_for_code(16 << 20, 1 << 20))).collect();
         for one in &mut own {
             assert!(tokio::time::timeout(Duration::from_millis(1), one).await.is_err());
         }
-        let (of_other, ()) = tokio::join!(other.take_for_code(16 << 20), async { drop(first) });
+        let (of_other, ()) =
+            tokio::join!(other.take_for_code(16 << 20, 1 << 20), async { drop(first) });
         assert!(of_other.is_ok());
     }
 
@@ -247,20 +251,20 @@ mod tests {
         let bodies = Bodies::new(64 << 20);
         let (acme, other) = (bodies.part(Payer::named("acme")), bodies.part(Payer::named("other")));
         let held = acme.take_for_request(4 << 20).await.unwrap();
-        let (of_acme, ()) = tokio::join!(acme.take_for_code(16 << 20), async {
-            drop(other.take_for_code(16 << 20).await.unwrap());
+        let (of_acme, ()) = tokio::join!(acme.take_for_code(16 << 20, 1 << 20), async {
+            drop(other.take_for_code(16 << 20, 1 << 20).await.unwrap());
             drop(held);
         });
         assert!(of_acme.unwrap().take_turn().is_some());
         let _all = acme.take_for_request(4 << 20).await.unwrap();
-        assert_eq!(acme.take_for_code(16 << 20).await.err(), Some(NoRoom::OfPart));
+        assert_eq!(acme.take_for_code(16 << 20, 1 << 20).await.err(), Some(NoRoom::OfPart));
     }
 
     #[tokio::test]
     async fn two_of_a_namespace_that_wait_for_memory_do_not_pass_it_to_each_other_for_ever() {
         let acme = Bodies::new(64 << 20).part(Payer::named("acme"));
         let held = acme.take_for_request(4 << 20).await.unwrap();
-        let code = async || acme.take_for_code(16 << 20).await.map(drop);
+        let code = async || acme.take_for_code(16 << 20, 1 << 20).await.map(drop);
         let (first, second, ()) = tokio::join!(code(), code(), async { drop(held) });
         assert_eq!((first, second), (Ok(()), Ok(())));
     }
