@@ -19,14 +19,15 @@ use squeezy_openwhisk::{Digest, Namespace};
 use squeezy_protocol::{CODE_DIRECTORY, MAX_SENT_CODE_BYTES};
 use squeezy_sandbox::{Sandbox, ToolError, lines, output};
 use std::{
+    cell::Cell,
     fs::{self, DirBuilder},
     io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::timeout};
 
 /// Name of their directory in the state directory.
 pub const DIRECTORY: &str = "code-drives";
@@ -48,8 +49,14 @@ const MOST_FILE_BYTES: u64 = 512 << 20;
 /// What a drive may take beyond its files, in bytes.
 const ENVELOPE_BYTES: u64 = 1 << 20;
 
-/// How long unpacking and packing may take, each.
-const LIMIT: Duration = Duration::from_secs(120);
+/// How long unpacking and packing may take, each: the least, also on a slow processor, one second more for so many bytes
+/// that the files take, and the most. Others wait meanwhile.
+const LEAST_LIMIT: Duration = Duration::from_secs(20);
+const BYTES_IN_A_SECOND: u64 = 4 << 20;
+const MOST_LIMIT: Duration = Duration::from_secs(120);
+
+/// How many are made at a time for the operator's namespace, and for all others, one for each.
+const AT_A_TIME: usize = 2;
 
 /// The most that `mkfs.erofs` may say, in bytes.
 const MOST_SAID: usize = 64 << 10;
@@ -79,7 +86,7 @@ impl Drives {
         program: Option<PathBuf>,
     ) -> Result<Self, BlobError> {
         let blobs = Blobs::open(state.join(DIRECTORY), space.clone())?;
-        Ok(Self { blobs, space, program, turns: Lines::new(1) })
+        Ok(Self { blobs, space, program, turns: Lines::new(AT_A_TIME) })
     }
 
     /// The drive of a namespace's code, which is made if it is not there; none if the code is sent to instances.
@@ -184,12 +191,9 @@ fn make(
     }
     // Until the files are gone, nobody else can have their space, nor that of the drive.
     let mut taken = space.take_none();
-    let take = |line: &str| {
-        let bytes = line.strip_prefix(TAKES).and_then(|bytes| bytes.parse::<u64>().ok());
-        taken.grow_to(bytes.unwrap_or(0).saturating_mul(2).saturating_add(ENVELOPE_BYTES))
-    };
-    tools.block_on(put(program, code, &work, take))?;
-    tools.block_on(pack(&work))?;
+    let take = |bytes: u64| taken.grow_to(bytes.saturating_mul(2).saturating_add(ENVELOPE_BYTES));
+    let bytes = tools.block_on(put(program, code, &work, take))?;
+    tools.block_on(pack(&work, limit(bytes)))?;
     let made = work.join(DRIVE);
     taken.shrink(fs::symlink_metadata(&made).map_err(failed(&made))?.len());
     let sum = unfinished.take_in(&made, &place.join(DRIVE))?;
@@ -201,29 +205,47 @@ fn make(
     Ok(sync(&place)?)
 }
 
-/// Puts the files of code where they are packed, after `take` has heard how much that takes.
+/// Puts the files of code where they are packed, after `take` has heard how many bytes that takes. Returns these.
 async fn put(
     program: &Path,
     code: &ActionCode,
     work: &Path,
-    mut take: impl FnMut(&str) -> Result<(), BlobError>,
-) -> Result<(), CodeError> {
+    mut take: impl FnMut(u64) -> Result<(), BlobError>,
+) -> Result<u64, CodeError> {
     let files = vec![(program.to_owned(), PROGRAM_THERE), (code.code.path.clone(), CODE_THERE)];
     let sandbox = Sandbox { work, files, most_file_bytes: MOST_FILE_BYTES };
     let directory = format!("{ROOT}{CODE_DIRECTORY}");
     let mut command = vec![PROGRAM_THERE, "put-code", CODE_THERE, directory.as_str()];
     command.extend(["--file", code.kind.file]);
     command.extend(code.kind.packed.then_some("--packed"));
-    let mut runs = false;
+    let (runs, announced) = (Cell::new(false), Cell::new(0));
     let hear = |line: &str| {
         if line == RUNS {
-            runs = true;
+            runs.set(true);
             return Ok(());
         }
-        take(line)
+        let bytes = line.strip_prefix(TAKES).and_then(|bytes| bytes.parse().ok());
+        announced.set(bytes.unwrap_or(0));
+        take(announced.get())
     };
-    let put = tokio::time::timeout(LIMIT, lines(sandbox.command(command), hear)).await;
-    put.map_err(|_| too_long("unpacking"))?.map_err(|error| not_put(runs, error))
+    let begun = Instant::now();
+    let too_late = async {
+        while let Some(left) = limit(announced.get()).checked_sub(begun.elapsed()) {
+            tokio::time::sleep(left).await;
+        }
+    };
+    tokio::select! {
+        put = lines(sandbox.command(command), hear) => {
+            put.map_err(|error| not_put(runs.get(), error))?;
+        }
+        () = too_late => return Err(too_long("unpacking", limit(announced.get()))),
+    }
+    Ok(announced.get())
+}
+
+/// How long it may take to unpack or to pack files that take so many bytes.
+fn limit(bytes: u64) -> Duration {
+    MOST_LIMIT.min(LEAST_LIMIT + Duration::from_secs(bytes / BYTES_IN_A_SECOND))
 }
 
 /// Why code is not in its place. If the program `runs` that puts it there, it is not for want of a sandbox: otherwise a
@@ -247,13 +269,13 @@ fn not_put(runs: bool, error: ToolError<BlobError>) -> CodeError {
 }
 
 /// Makes the drive of these files.
-async fn pack(work: &Path) -> Result<(), CodeError> {
+async fn pack(work: &Path, limit: Duration) -> Result<(), CodeError> {
     let sandbox = Sandbox { work, files: Vec::new(), most_file_bytes: MOST_FILE_BYTES };
     let identifier = "00000000-0000-0000-0000-000000000000";
     // As images that are pulled: what is packed better takes several times as long.
     let command = ["mkfs.erofs", "--quiet", "-zlz4", "-x-1", "-U", identifier, DRIVE, ROOT];
-    let packed = tokio::time::timeout(LIMIT, output(sandbox.command(command), MOST_SAID)).await;
-    packed.map_err(|_| too_long("packing"))?.map(drop).map_err(|error| match error {
+    let packed = timeout(limit, output(sandbox.command(command), MOST_SAID)).await;
+    packed.map_err(|_| too_long("packing", limit))?.map(drop).map_err(|error| match error {
         ToolError::Said(reason) if is_full(&reason) => BlobError::DiskFull.into(),
         ToolError::Said(reason) => failed(work)(io::Error::other(reason)).into(),
         ToolError::Refused(never) => match never {},
@@ -265,13 +287,20 @@ fn is_full(reason: &str) -> bool {
     reason.to_lowercase().contains("no space left on device")
 }
 
-fn too_long(what: &str) -> CodeError {
-    CodeError::Wrong(format!("{what} it takes more than {} s", LIMIT.as_secs()))
+fn too_long(what: &str, limit: Duration) -> CodeError {
+    CodeError::Wrong(format!("{what} it takes more than {} s", limit.as_secs()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_code_does_not_keep_others_waiting_as_long_as_large_code() {
+        let seconds =
+            [0, 64 << 20, 256 << 20, 1 << 30, u64::MAX].map(|bytes| limit(bytes).as_secs());
+        assert_eq!(seconds, [20, 36, 84, 120, 120]);
+    }
 
     #[test]
     fn what_an_archive_brings_about_is_not_for_want_of_a_sandbox() {
