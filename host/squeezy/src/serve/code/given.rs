@@ -45,6 +45,16 @@ impl GivenCode {
         Self { _turn: turn, ..self }
     }
 
+    /// How long it is at least once it is kept, in bytes, as far as that can be seen before: with blanks around it, and
+    /// nothing of what memory has.
+    pub fn least_bytes(&self) -> u64 {
+        match &self.text {
+            Text::Literal(_) => 0,
+            // The end may be padding.
+            Text::Spooled(spool) => (spool.bytes() / 4 * 3).saturating_sub(2),
+        }
+    }
+
     /// Whether it is in base64: what the client says, or, like OpenWhisk, what it looks like.
     pub(super) fn is_binary(&self, said: Option<bool>) -> Result<bool, CodeError> {
         if let Some(said) = said {

@@ -99,17 +99,16 @@ impl Codes {
         blocking(move || Spool::new(&blobs)).await
     }
 
-    /// Keeps code that a client has given for an action of a namespace and of a kind.
+    /// Keeps code that a client has given for an action of a kind. It has no drive yet.
     pub async fn keep(
         &self,
-        namespace: &Namespace,
         kind: &'static Kind,
         main: Option<String>,
         binary: Option<bool>,
         given: GivenCode,
     ) -> Result<ActionCode, CodeError> {
         let blobs = self.blobs.clone();
-        let kept = blocking(move || {
+        blocking(move || {
             let binary = given.is_binary(binary)?;
             let begins = given.beginning(binary)?;
             if let Some(problem) = kind.problem(binary, &begins) {
@@ -121,8 +120,8 @@ impl Codes {
                 Ok::<_, CodeError>(file.finish()?)
             })?;
             Ok(ActionCode { kind, binary, main, code, drive: None })
-        });
-        self.with_drive(namespace, kept.await?).await
+        })
+        .await
     }
 
     /// Returns stored code of a namespace and of a kind after verifying its digest. What was stored without a drive gets
@@ -139,7 +138,8 @@ impl Codes {
         if *drive { self.with_drive(namespace, found).await } else { Ok(found) }
     }
 
-    async fn with_drive(
+    /// This code of a namespace with its drive, if it has to have one.
+    pub async fn with_drive(
         &self,
         namespace: &Namespace,
         code: ActionCode,

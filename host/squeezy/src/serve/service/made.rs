@@ -26,6 +26,7 @@ impl Service {
     pub(super) async fn exec(
         &self,
         asker: &Tenancy,
+        name: &QualifiedName,
         exec: Exec,
         code: Option<GivenCode>,
     ) -> Result<Made, ServiceError> {
@@ -51,7 +52,10 @@ impl Service {
             let problem = format!("exec.main is missing: {} has to know the class", kind.name);
             return Err(ServiceError::Invalid(problem));
         }
-        let code = self.codes.keep(&asker.namespace, kind, main, exec.binary, code).await?;
+        self.may_have_code(name, code.least_bytes())?;
+        let code = self.codes.keep(kind, main, exec.binary, code).await?;
+        self.may_have_code(name, code.bytes()?)?;
+        let code = self.codes.with_drive(&asker.namespace, code).await?;
         let (pinned, image) = self.images.pin(&self.files, kind.image, None).await?;
         Ok(Made { pinned, image, origin: None, code: Some(code) })
     }

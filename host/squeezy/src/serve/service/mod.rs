@@ -207,7 +207,7 @@ impl Service {
         }
         // This takes a while, so other actions may be changed meanwhile.
         let given = match exec {
-            Some(exec) => Some(self.exec(&asker, exec, code).await?),
+            Some(exec) => Some(self.exec(&asker, &name, exec, code).await?),
             None => None,
         };
         let mut state = self.changing.of(&name.namespace).await?;

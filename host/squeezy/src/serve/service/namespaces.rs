@@ -119,6 +119,35 @@ impl Service {
         Ok(())
     }
 
+    /// Whether an action may have code of so many bytes beside that of its namespace's other actions. This is before
+    /// anything is made of it; what counts in the end is what [`Self::within_quotas`] says, while nobody else changes them.
+    pub(super) fn may_have_code(
+        &self,
+        name: &QualifiedName,
+        bytes: u64,
+    ) -> Result<(), ServiceError> {
+        let quotas = self.tenants.quotas(&name.namespace);
+        let Some(allowed) = quotas.code_mb.map(|allowed| (allowed as u64) << 20) else {
+            return Ok(());
+        };
+        let own = |other: &QualifiedName| other.namespace == name.namespace && other != name;
+        let actions = self.actions();
+        let codes = actions.iter().filter(|action| own(&action.name));
+        let codes = codes.filter_map(|action| action.code.as_ref());
+        let others: u64 =
+            codes.map(|code| self.codes.bytes_of(code.kind.name, &code.code.digest)).sum();
+        let unavailable = lock(&self.unavailable);
+        let codes = unavailable.iter().filter(|(other, _)| own(other));
+        let codes = codes.filter_map(|(_, unavailable)| unavailable.stored.code.as_ref());
+        let others =
+            others + codes.map(|code| self.codes.bytes_of(&code.kind, &code.digest)).sum::<u64>();
+        let bytes = others + bytes;
+        if bytes > allowed {
+            return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
+        }
+        Ok(())
+    }
+
     /// Whether a package's namespace may have it, if it is new.
     pub(super) fn may_have_package(
         &self,

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::serve::{blobs::tests::has, bodies::Payer, tenants::NamespaceChange};
+use axum::body::Bytes;
 use serde_json::{Map, json};
 use squeezy_node::{NodeEvent, Observer};
 use squeezy_openwhisk::activation::Status;
+use squeezy_protocol::MAX_SENT_CODE_BYTES;
 use squeezy_scaler::{Budget, Moment};
 use squeezy_vmm::Kernel;
 use std::{
@@ -351,6 +353,29 @@ async fn what_an_earlier_version_has_kept_is_pinned_from_then_on() {
     assert_eq!(programs(&service, &["g"]), ["then"]);
     assert_eq!(service.action(&name("g")).unwrap().revision, 3);
     assert_eq!(fs::read_dir(directory.path().join("pinned")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn code_beyond_its_quota_is_refused_before_it_is_kept_or_unpacked() {
+    let (service, _hold, _directory) = service().await;
+    fs::write(service.files.image("runtime-python"), "").unwrap();
+    let acme: Namespace = "acme".parse().unwrap();
+    service.create_namespace(&acme, NamespaceChange::default()).await.unwrap();
+    let less = changed(json!({ "quotas": { "code_mb": 1 } }));
+    service.change_namespace(&acme, less).await.unwrap();
+    let exec = |binary| json!({ "exec": { "kind": "python:3.11", "binary": binary } }).to_string();
+    // That it is no archive would be said when it is kept.
+    let mut spool = service.spool().await.unwrap();
+    spool.write(&vec![b'A'; 2 << 20]).unwrap();
+    let no_archive = GivenCode::spooled(spool);
+    // And that it is too long without a drive, which cannot be made here, when it is kept.
+    let long = json!("#".repeat(MAX_SENT_CODE_BYTES + 1)).to_string();
+    let long = GivenCode::new(Bytes::from(long));
+    for (binary, code) in [(true, no_archive), (false, long)] {
+        let refused = service.put_action(name("/acme/g"), body(&exec(binary)), code, false, ());
+        let refused = refused.await.unwrap_err().to_string();
+        assert!(refused.starts_with("The code of the namespace's actions would take"), "{refused}");
+    }
 }
 
 #[tokio::test]
