@@ -4,7 +4,7 @@
 //! A drive is made once, in a sandbox, and is there as long as its code is. The blobs in `code-drives/` of the state
 //! directory are directories with a drive and its sum, under a digest of what it was made of.
 
-use super::{ActionCode, CodeError};
+use super::{ActionCode, CodeError, Named};
 use crate::{
     put_code::{RUNS, TAKES, WRONG},
     serve::{
@@ -116,7 +116,7 @@ impl Drives {
         namespace: &Namespace,
         code: &ActionCode,
     ) -> Result<Arc<Blob>, CodeError> {
-        let key = key(code.kind.name, &code.code.digest);
+        let key = key(namespace, code.kind.name, &code.code.digest);
         if let Some(drive) = self.find(&key).await? {
             return Ok(drive);
         }
@@ -150,20 +150,21 @@ impl Drives {
         .await
     }
 
-    /// What the drive of this code of a kind takes on the disk, in bytes; nothing if it has none.
-    pub fn bytes_of(&self, kind: &str, code: &Digest) -> u64 {
-        self.blobs.bytes_of(&key(kind, code))
+    /// What the drive of this code of a namespace and of a kind takes on the disk, in bytes; nothing if it has none.
+    pub fn bytes_of(&self, namespace: &Namespace, kind: &str, code: &Digest) -> u64 {
+        self.blobs.bytes_of(&key(namespace, kind, code))
     }
 
     /// Says of which code there may be drives from now on.
-    pub fn keep_of<'a>(&self, named: impl Iterator<Item = (&'a str, &'a Digest)>) {
-        self.blobs.keep(named.map(|(kind, code)| key(kind, code)).collect());
+    pub fn keep_of<'a>(&self, named: impl Iterator<Item = Named<'a>>) {
+        self.blobs.keep(named.map(|(namespace, kind, code)| key(namespace, kind, code)).collect());
     }
 }
 
-/// The digest of a drive: of what it is made of, and how.
-fn key(kind: &str, code: &Digest) -> Digest {
-    Digest::of_sum(Sha256::digest(format!("{VERSION} {kind} {code}")).into())
+/// The digest of a drive: of what it is made of, and how. Each namespace has its own: otherwise one would hear from how
+/// long it takes whether another one has the same code.
+fn key(namespace: &Namespace, kind: &str, code: &Digest) -> Digest {
+    Digest::of_sum(Sha256::digest(format!("{VERSION} {namespace} {kind} {code}")).into())
 }
 
 /// Fails if the drive in this directory is not the one that was made.
@@ -300,6 +301,13 @@ mod tests {
         let seconds =
             [0, 64 << 20, 256 << 20, 1 << 30, u64::MAX].map(|bytes| limit(bytes).as_secs());
         assert_eq!(seconds, [20, 36, 84, 120, 120]);
+    }
+
+    #[test]
+    fn each_namespace_has_drives_of_its_own() {
+        let (acme, other) = ("acme".parse().unwrap(), "other".parse().unwrap());
+        let code = Digest::of_sum([7; 32]);
+        assert_ne!(key(&acme, "python:3.11", &code), key(&other, "python:3.11", &code));
     }
 
     #[test]

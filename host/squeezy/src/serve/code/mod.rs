@@ -75,6 +75,9 @@ impl ActionCode {
     }
 }
 
+/// What a stored action says of its code: whose it is, its kind and its digest.
+type Named<'a> = (&'a Namespace, &'a str, &'a Digest);
+
 /// The code of a state directory's actions.
 pub struct Codes {
     blobs: Arc<Blobs>,
@@ -161,14 +164,15 @@ impl Codes {
         .await
     }
 
-    /// What the code with this digest and its drive for a kind take on the disk, in bytes; nothing if it is missing.
-    pub fn bytes_of(&self, kind: &str, digest: &Digest) -> u64 {
-        self.blobs.bytes_of(digest) + self.drives.bytes_of(kind, digest)
+    /// What the code with this digest and its drive for a namespace and a kind take on the disk, in bytes; nothing if it
+    /// is missing.
+    pub fn bytes_of(&self, namespace: &Namespace, kind: &str, digest: &Digest) -> u64 {
+        self.blobs.bytes_of(digest) + self.drives.bytes_of(namespace, kind, digest)
     }
 
-    /// Says which code stored actions name from now on, and of which kind.
-    pub fn keep_named<'a>(&self, named: impl Iterator<Item = (&'a str, &'a Digest)> + Clone) {
-        self.blobs.keep(named.clone().map(|(_, digest)| digest.clone()).collect());
+    /// Says which code stored actions name from now on.
+    pub fn keep_named<'a>(&self, named: impl Iterator<Item = Named<'a>> + Clone) {
+        self.blobs.keep(named.clone().map(|(.., digest)| digest.clone()).collect());
         self.drives.keep_of(named);
     }
 }

@@ -108,7 +108,7 @@ async fn code_is_there_as_long_as_it_is_used_and_is_verified() {
     let two = keep(&codes, "python", None, "two").await.unwrap();
     let (digest, path) = (two.code.digest.clone(), two.code.path.clone());
     has(&place, [&one.code.digest, &digest]);
-    codes.keep_named([("python:3.11", &digest)].into_iter());
+    codes.keep_named([(&Namespace::guest(), "python:3.11", &digest)].into_iter());
     drop(one);
     has(&place, [&same.code.digest, &digest]);
     drop((same, two));

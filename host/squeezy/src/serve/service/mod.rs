@@ -272,10 +272,13 @@ impl Service {
 
     /// Has the images and the code that no stored action names removed, as soon as nobody uses them.
     fn keep_named(&self, state: &State) {
-        let stored = || state.actions().values();
-        self.images.keep_named(stored().filter_map(|stored| stored.digest.clone()));
-        let codes = stored().filter_map(|stored| stored.code.as_ref());
-        self.codes.keep_named(codes.map(|code| (&*code.kind, &code.digest)));
+        let stored = state.actions().values();
+        self.images.keep_named(stored.filter_map(|stored| stored.digest.clone()));
+        let codes = state.actions().iter().filter_map(|(name, stored)| {
+            let code = stored.code.as_ref()?;
+            Some((&name.namespace, &*code.kind, &code.digest))
+        });
+        self.codes.keep_named(codes);
     }
 
     /// Adds an action to the node, in a VM of its own: namespaces never share one.

@@ -6,6 +6,7 @@ use crate::serve::{
     blobs::blocking,
     tenants::{NamespaceChange, OverQuota, Quotas, TenantError},
 };
+use squeezy_openwhisk::Digest;
 use std::time::Duration;
 
 /// How often to look whether the last call has ended.
@@ -100,7 +101,8 @@ impl Service {
             let codes = others().filter_map(|other| other.code.as_ref());
             let codes = codes.map(|code| (&*code.kind, &code.digest));
             let codes = codes.chain([(code.kind.name, &code.code.digest)]);
-            let bytes = codes.map(|(kind, digest)| self.codes.bytes_of(kind, digest)).sum();
+            let bytes_of = |(kind, digest)| self.codes.bytes_of(&name.namespace, kind, digest);
+            let bytes: u64 = codes.map(bytes_of).sum();
             let allowed = (allowed as u64) << 20;
             if bytes > allowed {
                 return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
@@ -131,16 +133,16 @@ impl Service {
             return Ok(());
         };
         let own = |other: &QualifiedName| other.namespace == name.namespace && other != name;
+        let bytes_of =
+            |kind: &str, digest: &Digest| self.codes.bytes_of(&name.namespace, kind, digest);
         let actions = self.actions();
         let codes = actions.iter().filter(|action| own(&action.name));
         let codes = codes.filter_map(|action| action.code.as_ref());
-        let others: u64 =
-            codes.map(|code| self.codes.bytes_of(code.kind.name, &code.code.digest)).sum();
+        let others: u64 = codes.map(|code| bytes_of(code.kind.name, &code.code.digest)).sum();
         let unavailable = lock(&self.unavailable);
         let codes = unavailable.iter().filter(|(other, _)| own(other));
         let codes = codes.filter_map(|(_, unavailable)| unavailable.stored.code.as_ref());
-        let others =
-            others + codes.map(|code| self.codes.bytes_of(&code.kind, &code.digest)).sum::<u64>();
+        let others = others + codes.map(|code| bytes_of(&code.kind, &code.digest)).sum::<u64>();
         let bytes = others + bytes;
         if bytes > allowed {
             return Err(TenantError::from(OverQuota::Code { bytes, allowed }).into());
