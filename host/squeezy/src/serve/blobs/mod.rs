@@ -23,10 +23,16 @@ use std::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// Suffix of the names of blobs that are being written or removed.
 const UNFINISHED: &str = ".new";
+
+/// How often it is tried to remove a directory in which there are ever new files, and how long after each time: a second
+/// in all.
+const REMOVALS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Bytes that are read and hashed at a time.
 const PART: usize = 1 << 18;
@@ -401,7 +407,15 @@ struct Aside(PathBuf);
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        let _ = remove(&self.0);
+        // A tool that has been killed may make another file before it ends.
+        for _ in 0..REMOVALS {
+            match remove(&self.0) {
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                    std::thread::sleep(PAUSE);
+                }
+                _ => return,
+            }
+        }
     }
 }
 

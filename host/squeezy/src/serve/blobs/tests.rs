@@ -1,7 +1,7 @@
 //! What is kept, and that it goes with the last who has it.
 
 use super::*;
-use std::time::{Duration, Instant};
+use std::{sync::mpsc::channel, time::Instant};
 use tempfile::TempDir;
 
 const MOST: u64 = 1 << 20;
@@ -212,4 +212,26 @@ fn many_at_once_are_all_right() {
     });
     has(&blobs.directory, []);
     takes(&space, 0);
+}
+
+#[test]
+fn what_a_killed_tool_still_writes_is_removed() {
+    let (directory, _space, blobs) = place();
+    let (begins, has_begun) = channel();
+    let refused = blobs.add(|unfinished| {
+        let place = unfinished.path().to_owned();
+        fs::create_dir(&place).unwrap();
+        std::thread::spawn(move || {
+            for number in 0..500 {
+                if fs::write(place.join(number.to_string()), "").is_err() {
+                    break;
+                }
+                let _ = begins.send(());
+            }
+        });
+        has_begun.recv().unwrap();
+        Err(BlobError::DiskFull)
+    });
+    assert!(matches!(refused, Err(BlobError::DiskFull)));
+    has(&directory.path().join("blobs"), []);
 }
