@@ -11,6 +11,7 @@ use crate::{
         blobs::{Blob, BlobError, Blobs, DiskSpace, Unfinished, blocking, failed, hash, sync},
         lines::Lines,
         log::log_warning,
+        registry::{Usage, usage},
     },
 };
 use sha2::{Digest as _, Sha256};
@@ -54,6 +55,12 @@ const ENVELOPE_BYTES: u64 = 1 << 20;
 const LEAST_LIMIT: Duration = Duration::from_secs(20);
 const BYTES_IN_A_SECOND: u64 = 4 << 20;
 const MOST_LIMIT: Duration = Duration::from_secs(120);
+
+/// The most files and directories that there may be meanwhile: 65,536 of the code, and a few more.
+const MOST_FILES: u64 = 65_600;
+
+/// How often it is looked at what there is, at most: as much time is left between two looks as one of them takes.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How many are made at a time for the operator's namespace, and for all others, one for each.
 const AT_A_TIME: usize = 2;
@@ -192,9 +199,18 @@ fn make(
     }
     // Until the files are gone, nobody else can have their space, nor that of the drive.
     let mut taken = space.take_none();
-    let take = |bytes: u64| taken.grow_to(bytes.saturating_mul(2).saturating_add(ENVELOPE_BYTES));
-    let bytes = tools.block_on(put(program, code, &work, take))?;
-    tools.block_on(pack(&work, limit(bytes)))?;
+    let most_bytes = Cell::new(ENVELOPE_BYTES);
+    let take = |bytes: u64| {
+        let reserved = bytes.saturating_mul(2).saturating_add(ENVELOPE_BYTES);
+        // File systems may give a file that grows twice what is in it until it is closed.
+        most_bytes.set(reserved.saturating_mul(2));
+        taken.grow_to(reserved)
+    };
+    let making = async {
+        let bytes = put(program, code, &work, take).await?;
+        pack(&work, limit(bytes)).await
+    };
+    tools.block_on(watched(&work, &most_bytes, making))?;
     let made = work.join(DRIVE);
     taken.shrink(fs::symlink_metadata(&made).map_err(failed(&made))?.len());
     let sum = unfinished.take_in(&made, &place.join(DRIVE))?;
@@ -204,6 +220,35 @@ fn make(
     file.write(sum.digits().as_bytes())?;
     file.finish()?;
     Ok(sync(&place)?)
+}
+
+/// Does something that writes to a directory. It ends with an error, and what it has started is killed, as soon as there
+/// is more than there may be, which only somebody brings about who has taken over a tool.
+async fn watched<T>(
+    directory: &Path,
+    most_bytes: &Cell<u64>,
+    work: impl Future<Output = Result<T, CodeError>>,
+) -> Result<T, CodeError> {
+    tokio::select! {
+        // So that it has heard what may be there before that is judged.
+        biased;
+        done = work => done,
+        error = too_much(directory, most_bytes) => Err(error),
+    }
+}
+
+async fn too_much(directory: &Path, most_bytes: &Cell<u64>) -> CodeError {
+    let mut pause = LOOK;
+    loop {
+        tokio::time::sleep(pause).await;
+        let begun = Instant::now();
+        match usage(directory).await {
+            Ok(Usage { bytes, files }) if bytes <= most_bytes.get() && files <= MOST_FILES => {}
+            Ok(_) => return CodeError::Wrong("it takes more of the disk than it says".to_owned()),
+            Err(error) => return failed(directory)(io::Error::other(error)).into(),
+        }
+        pause = LOOK.max(begun.elapsed());
+    }
 }
 
 /// Puts the files of code where they are packed, after `take` has heard how many bytes that takes. Returns these.
@@ -225,7 +270,7 @@ async fn put(
             runs.set(true);
             return Ok(());
         }
-        let bytes = line.strip_prefix(TAKES).and_then(|bytes| bytes.parse().ok());
+        let bytes = line.strip_prefix(TAKES).and_then(|bytes| bytes.parse::<u64>().ok());
         announced.set(bytes.unwrap_or(0));
         take(announced.get())
     };
@@ -301,6 +346,22 @@ mod tests {
         let seconds =
             [0, 64 << 20, 256 << 20, 1 << 30, u64::MAX].map(|bytes| limit(bytes).as_secs());
         assert_eq!(seconds, [20, 36, 84, 120, 120]);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_writes_more_than_it_says_is_killed() {
+        let directory = tempfile::tempdir().unwrap();
+        let work = directory.path();
+        let sandbox = Sandbox { work, files: Vec::new(), most_file_bytes: MOST_FILE_BYTES };
+        let fill = sandbox.command(["sh", "-c", "head -c 8388608 /dev/zero > file; sleep 1000"]);
+        let filling = async {
+            let filled = output(fill, MOST_SAID).await;
+            filled.map_err(|error| CodeError::NoSandbox(format!("{error:?}")))
+        };
+        let most_bytes = Cell::new(ENVELOPE_BYTES);
+        let filled = watched(work, &most_bytes, filling);
+        let error = timeout(Duration::from_secs(60), filled).await.unwrap().unwrap_err();
+        assert!(error.to_string().contains("more of the disk than it says"), "{error}");
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub async fn usage(path: &Path) -> Result<Usage, PullError> {
     let look = "du -s --block-size=1 . 2>/dev/null; du -s --inodes . 2>/dev/null; true";
     let said = output(sandbox.command(["sh", "-c", look]), 4096);
     let said = tokio::time::timeout(LONGEST_LOOK, said).await;
-    let failed = || PullError::Internal("what the image takes cannot be measured".to_owned());
+    let failed = || PullError::Internal("what it takes on the disk cannot be measured".to_owned());
     let said =
         said.map_err(|_| failed())?.map_err(|error| PullError::of_tool(error, |_| failed()))?;
     let said = String::from_utf8_lossy(&said);
