@@ -29,7 +29,7 @@ mod zone;
 
 pub use area_set::{AreaSet, TreeIndex};
 pub use layout::{AREA_BYTES, AREA_PAGES, PAGE_BYTES, TREE_AREAS, ZoneLayout};
-pub use mapping::Mapping;
+pub use mapping::{Mapping, PageFailed};
 pub use memory::{Memory, SharedMemory};
 pub use page_set::PageSet;
 pub use zone::{Free, InHand, Zone};

@@ -1,10 +1,13 @@
 //! The state's file, mapped.
 
+mod sigbus;
+
 use crate::header::HEADER_BYTES;
 use rustix::{
     fs::{SealFlags, fcntl_get_seals, fstat},
     mm::{MapFlags, ProtFlags, mmap, munmap},
 };
+use sigbus::{Listed, MOST_LISTED};
 use std::{
     io,
     os::fd::AsFd,
@@ -15,9 +18,23 @@ use std::{
 /// A part of a file that others change at the same time.
 ///
 /// Nobody can cut it off: only files are mapped that are sealed against shrinking. What is not there because the guest
-/// or the host has discarded it reads as zeros. A page whose memory fails is SIGBUS for whoever reads it.
+/// or the host has discarded it reads as zeros. So does a page whose memory fails, and [`Mapping::check`] says so from
+/// then on; what is written there reaches nobody.
 #[derive(Debug)]
 pub struct Mapping {
+    // Dropped in this order: as long as it is listed, its addresses are nobody else's.
+    listed: Listed,
+    pages: Pages,
+}
+
+/// The memory of a page of a [`Mapping`] has failed, so not all that was read of it has been written by anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a page of its memory has failed")]
+pub struct PageFailed;
+
+/// Mapped memory.
+#[derive(Debug)]
+struct Pages {
     base: NonNull<u8>,
     bytes: usize,
 }
@@ -30,7 +47,6 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `bytes` from `offset` on, a multiple of the size of a page.
     pub fn new(file: impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
-        let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         if !fcntl_get_seals(&file)?.contains(SealFlags::SHRINK) {
             return Err(invalid("the file is not sealed against shrinking"));
         }
@@ -38,22 +54,36 @@ impl Mapping {
         if offset.checked_add(bytes).is_none_or(|end| end > size) || bytes < HEADER_BYTES as u64 {
             return Err(invalid("the file is too small"));
         }
+        Self::map(file, offset, bytes)
+    }
+
+    fn map(file: impl AsFd, offset: u64, bytes: u64) -> io::Result<Self> {
         let bytes = usize::try_from(bytes).map_err(|_| invalid("the file is too large"))?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: the kernel chooses the address.
         let base = unsafe { mmap(std::ptr::null_mut(), bytes, access, flags, &file, offset) }?;
         let base = NonNull::new(base.cast()).ok_or_else(|| invalid("mapped at 0"))?;
-        Ok(Self { base, bytes })
+        let pages = Pages { base, bytes };
+        let listed = Listed::new(base, bytes).ok_or_else(|| {
+            io::Error::other(format!("it is too large, or {MOST_LISTED} are mapped already"))
+        })?;
+        Ok(Self { listed, pages })
+    }
+
+    /// Fails if memory of it has failed that somebody here has accessed. So whoever calls it after having read what is
+    /// free knows whether that was there, or zeros in its place.
+    pub fn check(&self) -> Result<(), PageFailed> {
+        if self.listed.has_failed() { Err(PageFailed) } else { Ok(()) }
     }
 
     /// Where it begins, aligned to a page.
     pub fn base(&self) -> NonNull<u8> {
-        self.base
+        self.pages.base
     }
 
     /// How much is mapped.
     pub fn bytes(&self) -> u64 {
-        self.bytes as u64
+        self.pages.bytes as u64
     }
 
     /// A copy of its first bytes.
@@ -61,36 +91,24 @@ impl Mapping {
         let mut header = Box::new([0; HEADER_BYTES]);
         for (number, bytes) in header.chunks_exact_mut(8).enumerate() {
             // SAFETY: `new` has mapped as much, and others only ever change it as atomics or from outside of Rust.
-            let word = unsafe { AtomicU64::from_ptr(self.base.as_ptr().cast::<u64>().add(number)) };
+            let word =
+                unsafe { AtomicU64::from_ptr(self.base().as_ptr().cast::<u64>().add(number)) };
             bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
         }
         header
     }
 }
 
-impl Drop for Mapping {
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: it was mapped like this, and whoever uses it keeps `self`.
+        // SAFETY: it was mapped like this, and whoever uses it keeps the mapping.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::fs::{MemfdFlags, fcntl_add_seals, ftruncate, memfd_create};
-
-    #[test]
-    fn only_what_cannot_be_cut_off_is_mapped() {
-        let file = memfd_create("state", MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&file, 1 << 20).unwrap();
-        let error = Mapping::new(&file, 0, 1 << 20).unwrap_err().to_string();
-        assert!(error.contains("sealed"), "{error}");
-        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
-        assert_eq!(Mapping::new(&file, 4096, 65536).unwrap().header()[..], [0; HEADER_BYTES]);
-        for (offset, bytes) in [(4096, 1 << 20), (u64::MAX - 4095, 65536), (0, 4096)] {
-            let error = Mapping::new(&file, offset, bytes).unwrap_err().to_string();
-            assert!(error.contains("too small"), "{error}");
-        }
-    }
-}
+mod tests;
