@@ -92,6 +92,12 @@ pub enum VmError {
         resident_bytes: u64,
     },
 
+    /// The state of the guest's page allocator, which the host works on, was in memory that has failed.
+    #[error(
+        "the VM is ended because {0}: read the host's kernel log, and have the host's memory checked"
+    )]
+    MemoryFailed(#[from] squeezy_llfree::PageFailed),
+
     /// The guest's kernel has panicked.
     #[error("the guest's kernel has panicked: {0}")]
     Panicked(String),

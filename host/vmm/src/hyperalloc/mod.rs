@@ -24,7 +24,7 @@ use crate::{
 };
 use locked_zone::LockedZone;
 use serde::{Deserialize, Serialize};
-use squeezy_llfree::{AREA_BYTES, Mapping, SharedMemory, header};
+use squeezy_llfree::{AREA_BYTES, Mapping, PageFailed, SharedMemory, header};
 use squeezy_protocol::LlfreeState;
 use state_lock::StateLock;
 use std::{
@@ -75,6 +75,8 @@ impl fmt::Display for Taken {
 pub(crate) struct Reclaimer {
     /// Each for itself: who works on one zone waits for nobody who works on another one.
     zones: Vec<LockedZone>,
+    /// All of it.
+    state: Arc<Mapping>,
     /// Keeps others from working on the same state.
     _lock: StateLock,
 }
@@ -97,16 +99,25 @@ impl Reclaimer {
         let mapping = Mapping::new(&*file, start, state.bytes);
         let mapping = Arc::new(mapping.map_err(|error| refuse(error.to_string()))?);
         let pieces: Vec<_> = memory.pieces().map(|piece| piece.guest.clone()).collect();
-        let zones = header::read(&mapping.header(), &range, &pieces);
+        let copy = mapping.header();
+        mapping.check()?;
+        let zones = header::read(&copy, &range, &pieces);
         let zones = zones.map_err(|error| refuse(error.to_string()))?;
         let zones = zones.into_iter().map(|zone| {
             let is_partition = memory.regions.iter().any(|r| r.part(&zone.memory).is_some());
             let state = SharedMemory::new(mapping.clone(), zone.layout);
-            let own = ZoneMemory::new(&zone, memory);
+            let own = ZoneMemory::new(&zone, memory, mapping.clone());
             let adopted = ReclaimZone::adopt(state, own, is_partition);
             LockedZone::new(zone.memory, is_partition, adopted)
         });
-        Ok(Self { zones: zones.collect(), _lock: lock })
+        let zones = zones.collect();
+        mapping.check()?;
+        Ok(Self { zones, state: mapping, _lock: lock })
+    }
+
+    /// Fails if a page of the state has failed. The VM has to end then.
+    pub(crate) fn check(&self) -> Result<()> {
+        Ok(self.state.check()?)
     }
 
     /// Discards all memory of a partition whose instance can only be killed, if the guest's kernel says that this is so;
@@ -120,6 +131,8 @@ impl Reclaimer {
         if !zone.zone.condemn() {
             return Ok(None);
         }
+        // If it has, the guest may not have been told.
+        self.check()?;
         let (bytes, _) = file
             .discard_counted(*start..*start + partition.bytes())
             .map_err(|error| VmError::system("a partition cannot be discarded", error))?;
@@ -208,7 +221,10 @@ impl Reclaimer {
 }
 
 fn cannot_give_back(error: io::Error) -> VmError {
-    VmError::system("free memory cannot be given back to the host", error)
+    match error.downcast::<PageFailed>() {
+        Ok(failed) => failed.into(),
+        Err(error) => VmError::system("free memory cannot be given back to the host", error),
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use crate::host_memory::{FilePart, HostMemory, Strays};
 use squeezy_llfree::{
-    AREA_BYTES, AreaSet, PAGE_BYTES, TREE_AREAS, TreeIndex, header::ZoneDescription,
+    AREA_BYTES, AreaSet, Mapping, PAGE_BYTES, TREE_AREAS, TreeIndex, header::ZoneDescription,
 };
 use std::{
     io,
     ops::{AddAssign, Range},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +18,8 @@ pub(super) type TreeAreas = (TreeIndex, AreaSet);
 /// whatever the guest says.
 #[derive(Debug)]
 pub(super) struct ZoneMemory {
+    /// What says what is free.
+    state: Arc<Mapping>,
     parts: Vec<Part>,
     /// The areas of each tree that can be discarded.
     usable: Vec<AreaSet>,
@@ -47,10 +50,11 @@ struct Part {
 }
 
 impl ZoneMemory {
-    /// Of a zone of a guest with this memory.
-    pub(super) fn new(zone: &ZoneDescription, memory: &HostMemory) -> Self {
+    /// Of a zone of a guest with this memory, whose state is there.
+    pub(super) fn new(zone: &ZoneDescription, memory: &HostMemory, state: Arc<Mapping>) -> Self {
         let trees = zone.layout.trees() as usize;
-        let mut new = Self { parts: Vec::new(), usable: vec![AreaSet::EMPTY; trees] };
+        let usable = vec![AreaSet::EMPTY; trees];
+        let mut new = Self { state, parts: Vec::new(), usable };
         for piece in memory.pieces() {
             let start = piece.guest.start.max(zone.memory.start) - zone.memory.start;
             let end = piece.guest.end.min(zone.memory.end).saturating_sub(zone.memory.start);
@@ -96,6 +100,7 @@ impl ZoneMemory {
 
     /// Discards areas that the guest does not have.
     pub(super) fn discard(&self, areas: &[TreeAreas]) -> io::Result<Discarded> {
+        self.check_state()?;
         let mut sum = Discarded::default();
         for (part, run) in self.runs(areas) {
             let (bytes, took) = part.file.discard_counted(run)?;
@@ -106,6 +111,7 @@ impl ZoneMemory {
 
     /// Discards what there is behind areas behind which there should be nothing; returns how many bytes that were.
     pub(super) fn discard_strays(&self, areas: &[TreeAreas]) -> io::Result<Strays> {
+        self.check_state()?;
         let runs = self.runs(areas).into_iter();
         runs.map(|(part, run)| part.file.discard_strays(run, AREA_BYTES)).sum()
     }
@@ -117,9 +123,15 @@ impl ZoneMemory {
         area: u32,
         pages: Range<u32>,
     ) -> io::Result<()> {
+        self.check_state()?;
         let Some((part, range)) = self.range(tree, area) else { return Ok(()) };
         let at = |page: u32| range.start + u64::from(page) * PAGE_BYTES;
         part.file.discard_if_any(at(pages.start)..at(pages.end))
+    }
+
+    /// Nothing is discarded any more once a page of the state has failed: what said that it may be was read before.
+    fn check_state(&self) -> io::Result<()> {
+        self.state.check().map_err(io::Error::other)
     }
 
     /// Where areas are, neighbours as one range. Areas that cannot be discarded are left out.

@@ -69,6 +69,7 @@ pub fn not_resized(error: &VmError) -> &'static str {
         | VmError::Hung(_)
         | VmError::Paused(_)
         | VmError::LimitBroken { .. }
+        | VmError::MemoryFailed(_)
         | VmError::FrozenGrew { .. }
         | VmError::Panicked(_)
         | VmError::PoweredOff { .. }

@@ -1,5 +1,6 @@
 //! The host beside guests that keep the rules, and beside those that break them.
 
+mod failing;
 mod hostile;
 mod keeping;
 mod slow;
