@@ -12,7 +12,7 @@ use std::{
     io,
     os::fd::AsFd,
     ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU64, Ordering::Acquire},
 };
 
 /// A part of a file that others change at the same time.
@@ -93,7 +93,8 @@ impl Mapping {
             // SAFETY: `new` has mapped as much, and others only ever change it as atomics or from outside of Rust.
             let word =
                 unsafe { AtomicU64::from_ptr(self.base().as_ptr().cast::<u64>().add(number)) };
-            bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes());
+            // Before whoever has read it asks whether a page has failed.
+            bytes.copy_from_slice(&word.load(Acquire).to_ne_bytes());
         }
         header
     }

@@ -73,7 +73,7 @@ fn install() -> libc::sigaction {
         unsafe { (zeroed(), zeroed()) };
     action.sa_sigaction = on_sigbus as *const () as libc::sighandler_t;
     // A thread that has a stack of its own for signals may have no other left.
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
     // SAFETY: the handler has the signature that SA_SIGINFO stands for, and does nothing that a handler may not do.
     let result = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, &raw mut before) };
     assert_eq!(result, 0, "SIGBUS can be handled");
@@ -85,10 +85,18 @@ extern "C" fn on_sigbus(signal: c_int, information: *mut libc::siginfo_t, _: *mu
     let (code, address) = unsafe { ((*information).si_code, (*information).si_addr()) };
     let is_mended = match code {
         libc::BUS_ADRERR | libc::BUS_MCEERR_AR => replace_page(address),
-        // It has failed, and nobody has read it yet.
-        libc::BUS_MCEERR_AO => find(address).is_some(),
-        // Somebody has sent it.
-        _ => false,
+        // It has failed, whosever it is, and nobody has read it yet. Whoever reads it hears of it again.
+        libc::BUS_MCEERR_AO => true,
+        // Somebody has sent it, or the kernel does not know the page. No access would bring it back, and what has been
+        // interrupted may not go on.
+        _ => {
+            // SAFETY: a handler may call both. The signal comes when this one returns, and ends the process.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
+            return;
+        }
     };
     if !is_mended {
         // The access is done again, and is the business of whoever had the signal before. Until it is known who that

@@ -83,7 +83,7 @@ fn child() {
         return;
     }
     // It leaves no core file.
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let none = Rlimit { current: Some(1), maximum: Some(1) };
     setrlimit(Resource::Core, none).unwrap();
     let other = Mapping::map(ones(), 0, BYTES).unwrap();
     let file = ones();

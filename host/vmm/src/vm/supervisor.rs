@@ -63,7 +63,11 @@ impl Shared {
                     Event::Ended(end) => ended = Some(end),
                     Event::Paused => self.look(ended).await,
                 },
-                _ = tick.tick() => self.look(ended).await,
+                // Not by whoever works on that memory: he may be busy with it, or with a disk, for long.
+                _ = tick.tick() => match self.reclaimer.get().map(|reclaimer| reclaimer.check()) {
+                    Some(Err(failed)) => self.fate.seal(failed),
+                    _ => self.look(ended).await,
+                },
                 broken = &mut upkeep => self.fate.seal(broken),
             }
         }

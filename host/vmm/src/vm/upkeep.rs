@@ -20,9 +20,6 @@ impl Shared {
         let mut lenience = Lenience::default();
         loop {
             tick.tick().await;
-            if let Some(Err(failed)) = self.reclaimer.get().map(|reclaimer| reclaimer.check()) {
-                return failed;
-            }
             let Strays { pieces, bytes } = self.enforce().await;
             match lenience.judge(pieces, Instant::now()) {
                 Verdict::Lives => {}
