@@ -79,6 +79,10 @@ struct Entry {
     namespace: Option<Namespace>,
 }
 
+/// How long a client with a key waits for a place among those of all clients with one: longer than it takes until one
+/// that is waited for may be evicted.
+const WAIT_FOR_PLACE: Duration = Duration::from_secs(5);
+
 /// Clients with a key, or those of a namespace, have as many connections as they may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPlace;
@@ -189,15 +193,21 @@ impl State {
     }
 
     /// Has a connection closed whose client has shown a key of a namespace, or the operator's, of which `may_go` says so:
-    /// the one whose client was waited for longest, if one was for long enough.
-    fn evict_known(&mut self, may_go: impl Fn(Option<&Namespace>) -> bool) -> Result<(), NoPlace> {
-        let is_one = |(rank, since, number): &&(Rank, Instant, u64)| {
+    /// the one whose client is waited for longest. If that is not for long enough, returns how long it takes until it is;
+    /// `None` if no such client is waited for.
+    fn evict_known(
+        &mut self,
+        may_go: impl Fn(Option<&Namespace>) -> bool,
+    ) -> Result<(), Option<Duration>> {
+        let is_one = |(rank, _, number): &&(Rank, Instant, u64)| {
             let namespace = self.by_number.get(number).and_then(|entry| entry.namespace.as_ref());
-            *rank >= Rank::Known
-                && may_go(namespace)
-                && rank.grace().is_some_and(|grace| since.elapsed() >= grace)
+            *rank >= Rank::Known && may_go(namespace)
         };
-        let &(.., number) = self.order.iter().find(is_one).ok_or(NoPlace)?;
+        let &(rank, since, number) = self.order.iter().find(is_one).ok_or(None)?;
+        let left = rank.grace().ok_or(None)?.saturating_sub(since.elapsed());
+        if !left.is_zero() {
+            return Err(Some(left));
+        }
         self.leave(number);
         Ok(())
     }
@@ -220,8 +230,23 @@ impl Place {
         self.change(|rank| if rank < Rank::Known { Rank::Idle } else { Rank::Known });
     }
 
-    /// The client has presented this caller's key, and its call is in progress.
-    pub fn is_known(&self, caller: &Caller) -> Result<(), NoPlace> {
+    /// The client has presented this caller's key, and its call is in progress. Waits for a while if others may have to
+    /// give way soon.
+    pub async fn is_known(&self, caller: &Caller) -> Result<(), NoPlace> {
+        let begin = Instant::now();
+        loop {
+            match self.try_known(caller) {
+                Ok(()) => return Ok(()),
+                Err(Some(left)) if begin.elapsed() + left < WAIT_FOR_PLACE => {
+                    tokio::time::sleep(left).await;
+                }
+                Err(_) => return Err(NoPlace),
+            }
+        }
+    }
+
+    /// The same, without waiting; or how long until there may be a place, if that is known.
+    fn try_known(&self, caller: &Caller) -> Result<(), Option<Duration>> {
         let namespace = match caller.role {
             Role::Operator => None,
             _ => Some(&caller.namespace),
@@ -232,10 +257,12 @@ impl Place {
         let was_known = entry.rank >= Rank::Known;
         if let Some(namespace) = namespace.filter(|own| entry.namespace.as_ref() != Some(own)) {
             if state.known.of(namespace) >= self.crowd.most_of(namespace) {
-                state.evict_known(|other| other == Some(namespace))?;
+                // Whoever has all that is its own does not wait.
+                state.evict_known(|other| other == Some(namespace)).map_err(|_| None)?;
             } else if state.known.all() >= self.crowd.most_of_all() {
                 let own = state.evict_known(|other| other == Some(namespace));
-                own.or_else(|NoPlace| state.evict_known(|other| other.is_some()))?;
+                let evicted = own.or_else(|_| state.evict_known(|other| other.is_some()));
+                evicted.map_err(|_| None)?;
             }
         }
         if !was_known && state.all_known >= self.crowd.most_known() {
@@ -287,7 +314,7 @@ mod tests {
 
     /// The operator's client.
     fn known(place: &Place) {
-        place.is_known(&caller("guest", Role::Operator)).unwrap();
+        place.try_known(&caller("guest", Role::Operator)).unwrap();
     }
 
     /// Whether it has been evicted.
@@ -344,37 +371,37 @@ mod tests {
         let mut own = Vec::new();
         for _ in 0..4 {
             let place = crowd.enter().await;
-            assert_eq!(place.is_known(&acme), Ok(()));
+            assert_eq!(place.is_known(&acme).await, Ok(()));
             // Each call of the same client counts once.
-            assert_eq!(place.is_known(&acme), Ok(()));
+            assert_eq!(place.is_known(&acme).await, Ok(()));
             own.push(place);
         }
         let fifth = crowd.enter().await;
-        assert_eq!(fifth.is_known(&acme), Err(NoPlace));
-        assert_eq!(fifth.is_known(&other), Ok(()));
+        assert_eq!(fifth.is_known(&acme).await, Err(NoPlace));
+        assert_eq!(fifth.is_known(&other).await, Ok(()));
         drop(own.pop());
         let place = crowd.enter().await;
-        assert_eq!(place.is_known(&acme), Ok(()));
+        assert_eq!(place.is_known(&acme).await, Ok(()));
         own.push(place);
         // Whom the daemon has waited for gives up its place to another client of its namespace.
         own[0].waits();
         tokio::time::sleep(Duration::from_millis(2100)).await;
         let sixth = crowd.enter().await;
-        assert_eq!(sixth.is_known(&acme), Ok(()));
+        assert_eq!(sixth.is_known(&acme).await, Ok(()));
         assert!(has_to_go(&own[0]).await && !has_to_go(&own[1]).await);
         drop(own.remove(0));
         let mut others = Vec::new();
         for _ in 0..9 {
             let place = crowd.enter().await;
-            assert_eq!(place.is_known(&guest), Ok(()));
+            assert_eq!(place.is_known(&guest).await, Ok(()));
             others.push(place);
         }
         let next = crowd.enter().await;
-        assert_eq!(next.is_known(&guest), Err(NoPlace), "14 of 16 are taken");
+        assert_eq!(next.is_known(&guest).await, Err(NoPlace), "14 of 16 are taken");
         // Whoever of them is waited for gives way, whosever it is.
         own[0].waits();
         tokio::time::sleep(Duration::from_millis(2100)).await;
-        assert_eq!(next.is_known(&guest), Ok(()));
+        assert_eq!(next.is_known(&guest).await, Ok(()));
         assert!(has_to_go(&own[0]).await);
         known(&next);
         drop((own, others, fifth, sixth, next));
@@ -396,20 +423,15 @@ mod tests {
         let mut probe = crowd.enter().await;
         for _ in 0..3 {
             probe.works();
-            assert_eq!(probe.is_known(&operator), Err(NoPlace));
+            assert_eq!(probe.is_known(&operator).await, Err(NoPlace));
             probe.waits();
             let next = tokio::time::timeout(Duration::from_secs(10), crowd.enter()).await;
             assert!(has_to_go(&probe).await);
             probe = next.expect("who only connects does not keep it out");
         }
-        // The operator's own connections that wait for a call give way to one.
+        // The operator's own connections that wait for a call give way to one, which waits for that.
         calls[0].waits();
-        let gives_way = async {
-            while probe.is_known(&operator).is_err() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(10), gives_way).await.unwrap();
+        assert_eq!(probe.is_known(&operator).await, Ok(()));
         assert!(has_to_go(&calls[0]).await && !has_to_go(&calls[1]).await);
         drop((calls, probe));
         assert_eq!(crowd.lock().all_known, 0);

@@ -137,7 +137,7 @@ async fn authenticated(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let caller = api.caller(request.headers(), request.extensions())?;
+    let caller = api.caller(request.headers(), request.extensions()).await?;
     request.extensions_mut().insert(caller.ok_or_else(ApiError::unauthorized)?);
     Ok(next.run(request).await)
 }
@@ -319,7 +319,7 @@ async fn collect(
 impl Api {
     /// Who sends a request; `None` for a client without a key. From then on, the connection of one with a key
     /// counts as such a client's, unless its namespace has too many.
-    fn caller(
+    async fn caller(
         &self,
         headers: &HeaderMap,
         extensions: &Extensions,
@@ -327,7 +327,7 @@ impl Api {
         let header = headers.get(AUTHORIZATION).and_then(|header| header.to_str().ok());
         let Some(caller) = self.tenants.caller(header) else { return Ok(None) };
         if let Some(place) = extensions.get::<Arc<Place>>() {
-            place.is_known(&caller).map_err(|_| ApiError::no_place())?;
+            place.is_known(&caller).await.map_err(|_| ApiError::no_place())?;
         }
         Ok(Some(caller))
     }

@@ -150,7 +150,7 @@ async fn call(
     mut head: Parts,
     body: Body,
 ) -> Result<Response, Response> {
-    let caller = api.caller(&head.headers, &head.extensions);
+    let caller = api.caller(&head.headers, &head.extensions).await;
     let caller = caller.map_err(IntoResponse::into_response)?;
     if caller.is_some() {
         // An action must not learn the key. Other credentials are between it and its clients.
