@@ -63,7 +63,7 @@ pub(crate) enum Figures {
     /// A pod that had filled its memory was deleted.
     Reclaim {
         size_bytes: u64,
-        /// From the end of its last container until its memory was the host's.
+        /// From the deletion of its sandbox until its memory was the host's.
         back_ns: u64,
         /// Of these, the request to the device.
         request_ns: u64,

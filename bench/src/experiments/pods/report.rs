@@ -107,7 +107,7 @@ impl Report for Arguments {
         );
         assessments.add(
             "back",
-            "the end of a pod's last container until its memory is the host's",
+            "the deletion of a pod's sandbox until its memory is the host's",
             Estimate::median(of(records, TOGETHER, BACK)),
         );
         let migrated = records.iter().filter_map(|line| match line.figures {
