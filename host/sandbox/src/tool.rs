@@ -1,6 +1,6 @@
 //! Runs a command of a tool to its end.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, error::Error, fmt};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
@@ -80,6 +80,18 @@ pub enum ToolError<E = Infallible> {
     /// It cannot be run.
     Missing(std::io::Error),
 }
+
+impl<E: fmt::Display> fmt::Display for ToolError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(reason) => f.write_str(reason),
+            Self::Refused(error) => write!(f, "{error}"),
+            Self::Missing(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> Error for ToolError<E> {}
 
 fn spawn<E>(command: &mut Command) -> Result<Child, ToolError<E>> {
     command.spawn().map_err(ToolError::Missing)

@@ -299,8 +299,7 @@ fn limit(bytes: u64) -> Duration {
 fn not_put(runs: bool, error: ToolError<BlobError>) -> CodeError {
     let reason = match error {
         ToolError::Refused(error) => return error.into(),
-        ToolError::Said(reason) => reason,
-        ToolError::Missing(error) => error.to_string(),
+        error => error.to_string(),
     };
     // Its own words first: they may quote names that look like others.
     if reason.starts_with(WRONG) {

@@ -1,6 +1,6 @@
 //! Whether images can be pulled on this machine, and drives of code be made, which takes one of the same programs.
 
-use squeezy_sandbox::{Sandbox, ToolError, output};
+use squeezy_sandbox::{Sandbox, output};
 
 /// What a pull needs, as in packages of Debian.
 pub const NEEDS: &str = "bubblewrap, skopeo, umoci, erofs-utils and python3";
@@ -28,11 +28,7 @@ async fn look_for(programs: &[&str]) -> Result<(), String> {
     let sandbox = Sandbox { work: &work, files: Vec::new(), most_file_bytes: 0 };
     let command =
         sandbox.command(["sh", "-c", LOOK, "sh"].into_iter().chain(programs.iter().copied()));
-    let missing = output(command, MOST).await.map_err(|error| match error {
-        ToolError::Said(reason) => reason,
-        ToolError::Missing(error) => error.to_string(),
-        ToolError::Refused(never) => match never {},
-    })?;
+    let missing = output(command, MOST).await.map_err(|error| error.to_string())?;
     let missing: Vec<_> = std::str::from_utf8(&missing).unwrap_or_default().lines().collect();
     match missing.is_empty() {
         true => Ok(()),
