@@ -30,6 +30,7 @@ mod tally;
 mod telemetry;
 mod tenants;
 mod tls;
+mod watched_directory;
 mod web;
 mod write_timeout;
 

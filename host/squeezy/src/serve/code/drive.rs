@@ -11,7 +11,7 @@ use crate::{
         blobs::{Blob, BlobError, Blobs, DiskSpace, Unfinished, blocking, failed, hash, sync},
         lines::Lines,
         log::log_warning,
-        registry::{Usage, usage},
+        watched_directory::{self, Usage},
     },
 };
 use sha2::{Digest as _, Sha256};
@@ -22,6 +22,7 @@ use squeezy_sandbox::{Sandbox, ToolError, lines, output};
 use std::{
     cell::Cell,
     fs::{self, DirBuilder},
+    future::ready,
     io,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
@@ -58,9 +59,6 @@ const MOST_LIMIT: Duration = Duration::from_secs(120);
 
 /// The most files and directories that there may be meanwhile: 65,536 of the code, and a few more.
 const MOST_FILES: u64 = 65_600;
-
-/// How often it is looked at what there is, at most: as much time is left between two looks as one of them takes.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// How many are made at a time for the operator's namespace, and for all others, one for each.
 const AT_A_TIME: usize = 2;
@@ -229,26 +227,12 @@ async fn watched<T>(
     most_bytes: &Cell<u64>,
     work: impl Future<Output = Result<T, CodeError>>,
 ) -> Result<T, CodeError> {
-    tokio::select! {
-        // So that it has heard what may be there before that is judged.
-        biased;
-        done = work => done,
-        error = too_much(directory, most_bytes) => Err(error),
-    }
-}
-
-async fn too_much(directory: &Path, most_bytes: &Cell<u64>) -> CodeError {
-    let mut pause = LOOK;
-    loop {
-        tokio::time::sleep(pause).await;
-        let begun = Instant::now();
-        match usage(directory).await {
-            Ok(Usage { bytes, files }) if bytes <= most_bytes.get() && files <= MOST_FILES => {}
-            Ok(_) => return CodeError::Wrong("it takes more of the disk than it says".to_owned()),
-            Err(error) => return failed(directory)(io::Error::other(error)).into(),
-        }
-        pause = LOOK.max(begun.elapsed());
-    }
+    let judge = |found: Result<Usage, ToolError>| match found {
+        Ok(Usage { bytes, files }) if bytes <= most_bytes.get() && files <= MOST_FILES => Ok(()),
+        Ok(_) => Err(CodeError::Wrong("it takes more of the disk than it says".to_owned())),
+        Err(error) => Err(failed(directory)(io::Error::other(error)).into()),
+    };
+    watched_directory::watched(directory, work, |found| ready(judge(found))).await
 }
 
 /// Puts the files of code where they are packed, after `take` has heard how many bytes that takes. Returns these.

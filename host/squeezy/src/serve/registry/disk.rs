@@ -2,32 +2,15 @@
 
 use super::{BlobError, PullError, WorkDirectory};
 use crate::mutex::lock;
-use crate::serve::blobs::{DiskSpace, TakenSpace, blocking};
-use squeezy_sandbox::{Sandbox, output};
-use std::{
-    future::Future,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant},
+use crate::serve::{
+    blobs::{DiskSpace, TakenSpace, blocking},
+    watched_directory::{self, Usage},
 };
-
-/// How often it is looked at, at most: as much time is left between two looks as one of them takes.
-const LOOK: Duration = Duration::from_millis(500);
-
-/// The longest that one may take.
-const LONGEST_LOOK: Duration = Duration::from_secs(60);
+use squeezy_sandbox::ToolError;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// How many files a pull may have: a million of the image, as guest/image/oci/layers.py has it, and a few more.
 const MOST_FILES: u64 = 1_010_000;
-
-/// What is below a directory.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Usage {
-    /// What it takes on the disk, in bytes.
-    pub bytes: u64,
-    /// How many files and directories there are.
-    pub files: u64,
-}
 
 /// Does something that writes to a directory. It ends with an error, and what it has started is killed, as soon as
 /// there is more than the space that is left, or that one pull may take.
@@ -35,43 +18,20 @@ pub async fn watched<T>(
     directory: &WorkDirectory,
     work: impl Future<Output = Result<T, PullError>>,
 ) -> Result<T, PullError> {
-    tokio::select! {
-        done = work => done,
-        error = too_much(directory) => Err(error),
-    }
+    watched_directory::watched(directory.path(), work, |found| judge(directory, found)).await
 }
 
-async fn too_much(directory: &WorkDirectory) -> PullError {
-    loop {
-        let begun = Instant::now();
-        let looked = match usage(directory.path()).await {
-            Ok(Usage { files, .. }) if files > MOST_FILES => {
-                Err(PullError::Image(format!("it has more than {MOST_FILES} files")))
-            }
-            Ok(Usage { bytes, .. }) => take(directory, bytes).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = looked {
-            return error;
+async fn judge(
+    directory: &WorkDirectory,
+    found: Result<Usage, ToolError>,
+) -> Result<(), PullError> {
+    let found = found.map_err(|error| PullError::of_tool(error, PullError::Internal));
+    match found? {
+        Usage { files, .. } if files > MOST_FILES => {
+            Err(PullError::Image(format!("it has more than {MOST_FILES} files")))
         }
-        tokio::time::sleep(LOOK.max(begun.elapsed())).await;
+        Usage { bytes, .. } => take(directory, bytes).await,
     }
-}
-
-/// What is below a directory. It is looked at in a sandbox, where nothing is closed to it.
-pub async fn usage(path: &Path) -> Result<Usage, PullError> {
-    let sandbox = Sandbox { work: path, files: Vec::new(), most_file_bytes: 0 };
-    // Files that go away meanwhile are no error.
-    let look = "du -s --block-size=1 . 2>/dev/null; du -s --inodes . 2>/dev/null; true";
-    let said = output(sandbox.command(["sh", "-c", look]), 4096);
-    let said = tokio::time::timeout(LONGEST_LOOK, said).await;
-    let failed = || PullError::Internal("what it takes on the disk cannot be measured".to_owned());
-    let said =
-        said.map_err(|_| failed())?.map_err(|error| PullError::of_tool(error, |_| failed()))?;
-    let said = String::from_utf8_lossy(&said);
-    let mut numbers = said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
-    let (Some(bytes), Some(files)) = (numbers.next(), numbers.next()) else { return Err(failed()) };
-    Ok(Usage { bytes, files })
 }
 
 /// The disk space of one pull.
@@ -142,23 +102,10 @@ pub fn failed(error: std::io::Error) -> PullError {
 #[cfg(test)]
 mod tests {
     use super::{super::work::Work, *};
-    use crate::serve::blobs::DiskSpace;
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use squeezy_sandbox::{Sandbox, output};
+    use std::time::Duration;
 
     const MIB: u64 = 1 << 20;
-
-    #[tokio::test]
-    async fn what_an_image_has_closed_counts() {
-        let directory = tempfile::tempdir().unwrap();
-        let closed = directory.path().join("closed");
-        fs::create_dir(&closed).unwrap();
-        fs::write(closed.join("file"), vec![1; 3 << 20]).unwrap();
-        fs::write(directory.path().join("empty"), "").unwrap();
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-        let Usage { bytes, files } = usage(directory.path()).await.unwrap();
-        assert!((3 * MIB..4 * MIB).contains(&bytes), "{bytes}");
-        assert_eq!(files, 4);
-    }
 
     #[test]
     fn what_two_namespaces_pull_leaves_half_of_the_disk() {

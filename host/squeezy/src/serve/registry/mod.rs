@@ -21,7 +21,6 @@ use super::{
     tenants::{OverQuota, Tenancy},
 };
 use crate::mutex::lock;
-pub use disk::{Usage, usage};
 use fetch::Access;
 pub use index::{Index, PulledImage};
 pub use probe::{NEEDS, probe, probe_packer};

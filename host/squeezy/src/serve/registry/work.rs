@@ -2,9 +2,9 @@
 
 use super::{
     PullError,
-    disk::{PullSpace, failed, usage},
+    disk::{PullSpace, failed},
 };
-use crate::serve::{blobs::DiskSpace, log::log_warning};
+use crate::serve::{blobs::DiskSpace, log::log_warning, watched_directory::usage};
 use squeezy_sandbox::{Sandbox, output};
 use std::{
     fs,
