@@ -60,7 +60,8 @@ pub(super) struct Pod {
     /// What it requests of the host's processors, as its sandbox says, in shares of 1024 for each.
     cpu_shares: u64,
     inside: Arc<tokio::sync::Mutex<Inside>>,
-    /// As in `inside`, for those who do not wait for that.
+    /// Where its containers are, or were last, as the guest says. It changes while `inside` is locked, and is there for
+    /// those who do not wait for that, too.
     partition: Arc<Mutex<Option<PartitionNumber>>>,
     /// Told before somebody runs who did not.
     begins: Arc<Notify>,
@@ -74,8 +75,6 @@ pub(super) struct Pod {
 struct Inside {
     /// A slot of the VM's mechanism, while there are members.
     slot: Option<Slot>,
-    /// Where its containers are, or were last, as the guest says.
-    partition: Arc<Mutex<Option<PartitionNumber>>>,
     /// Containers that are made and have not ended since.
     members: BTreeSet<u64>,
     /// How many have been made.
@@ -109,8 +108,8 @@ impl Pod {
             host_name: spec.host_name.clone(),
             memory_bytes: spec.memory_bytes,
             cpu_shares: spec.cpu_shares,
-            partition: inside.partition.clone(),
             inside: Arc::new(tokio::sync::Mutex::new(inside)),
+            partition: Arc::default(),
             begins: Arc::default(),
             directories: Arc::default(),
             freezer: None,
@@ -233,10 +232,10 @@ impl Pod {
         inside.shares_processes.get_or_insert(false);
         self.begin();
         if inside.keeper.is_none() && (!inside.shared.is_empty() || spec.shared_processes) {
-            let keeper = inside.start(agent, &keeper(container, spec)).await?;
+            let keeper = inside.start(agent, &keeper(container, spec), &self.partition).await?;
             inside.keeper = Some(keeper.id);
         }
-        let started = inside.start(agent, spec).await?;
+        let started = inside.start(agent, spec, &self.partition).await?;
         inside.running.insert(container, started.id.clone());
         inside.has_run = true;
         Ok(started)
@@ -351,7 +350,8 @@ impl Pod {
         }
         let booted = booted.clone();
         if inside.keeper.is_none() || container.is_none() {
-            return Some(tokio::spawn(async move { inside.end(&booted, at).await }));
+            let partition = lock(&self.partition).take();
+            return Some(tokio::spawn(async move { inside.end(&booted, partition, at).await }));
         }
         if was_there && inside.has_run {
             let (pod, entered) = (self.clone(), inside.entered);
@@ -406,8 +406,13 @@ impl Inside {
         self.paused.remove(&container);
     }
 
-    /// Starts an instance beside one that runs, or alone if there is none.
-    async fn start(&mut self, agent: &AgentClient, spec: &InstanceSpec) -> Result<Instance> {
+    /// Starts an instance beside one that runs, or alone if there is none: then `partition` becomes its own.
+    async fn start(
+        &mut self,
+        agent: &AgentClient,
+        spec: &InstanceSpec,
+        partition: &Mutex<Option<PartitionNumber>>,
+    ) -> Result<Instance> {
         while let Some(other) = self.keeper.iter().chain(self.running.values()).next().cloned() {
             let beside = InstanceSpec {
                 company: Company::Beside(other.clone()),
@@ -439,7 +444,7 @@ impl Inside {
             ..spec.clone()
         };
         let started = process::start(agent, &alone).await?;
-        *lock(&self.partition) = started.partition;
+        *lock(partition) = started.partition;
         Ok(started)
     }
 
@@ -453,13 +458,9 @@ impl Inside {
     }
 
     /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
-    async fn end(&mut self, booted: &Booted, begin: Instant) {
-        let (keeper, shared, slot, partition) = (
-            self.keeper.take(),
-            std::mem::take(&mut self.shared),
-            self.slot.take(),
-            lock(&self.partition).take(),
-        );
+    async fn end(&mut self, booted: &Booted, partition: Option<PartitionNumber>, begin: Instant) {
+        let (keeper, shared, slot) =
+            (self.keeper.take(), std::mem::take(&mut self.shared), self.slot.take());
         self.has_run = false;
         let end_keeper = async {
             if let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent())
