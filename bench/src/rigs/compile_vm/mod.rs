@@ -11,6 +11,7 @@ pub(crate) use watch::{Footprint, watch};
 use super::{
     memhog_vm::{id, instance},
     prepare::prepare,
+    program_vm::ProgramVm,
 };
 use crate::{
     error::{BenchError, Result},
@@ -18,7 +19,7 @@ use crate::{
     record::{Guest, Recorded},
 };
 use squeezy_protocol::{ImageNumber, InstanceState};
-use squeezy_vmm::{Vm, VmConfig};
+use squeezy_vmm::Vm;
 use std::{collections::BTreeMap, time::Duration};
 
 /// The image with the compiler and the project, by name.
@@ -52,35 +53,27 @@ pub(crate) fn compile(directories: u32) -> String {
 }
 
 /// A VM with one job in it.
-pub(crate) struct CompileVm {
-    vm: Vm,
-    guest: Guest,
-}
+pub(crate) struct CompileVm(ProgramVm);
 
 impl CompileVm {
     /// Boots a VM whose memory is reclaimed like this. Builds its image first if it is missing.
     pub(crate) async fn start<F: Recorded>(session: &Session<F>, reclaim: Reclaim) -> Result<Self> {
         let image = session.files.image(IMAGE);
         prepare(session.files.path(), [image.clone()], BUILD_SCRIPT, &session.progress).await?;
-        let kernel = reclaim.kernel();
-        let file = session.files.kernel(kernel);
-        let mut config = VmConfig::new("bench-compile", file, session.files.initramfs());
-        session.configure(&mut config);
-        config.base_bytes = VM_BYTES;
-        config.images = vec![image];
-        reclaim.configure(&mut config);
-        let vm = Vm::start(config).await?;
-        let release = vm.agent()?.info().await?.kernel_release;
-        let guest = Guest::new(&release, kernel, vm.vmm_version());
-        Ok(Self { vm, guest })
+        let started = ProgramVm::start(session, reclaim.kernel(), |config| {
+            config.base_bytes = VM_BYTES;
+            config.images = vec![image];
+            reclaim.configure(config);
+        });
+        Ok(Self(started.await?))
     }
 
     pub(crate) fn vm(&self) -> &Vm {
-        &self.vm
+        self.0.vm()
     }
 
     pub(crate) fn guest(&self) -> &Guest {
-        &self.guest
+        self.0.guest()
     }
 
     /// Starts a shell with this script.
@@ -90,7 +83,7 @@ impl CompileVm {
         spec.image = Some(ImageNumber(0));
         spec.working_directory = "/tmp".to_owned();
         spec.environment = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
-        self.vm.agent()?.start(&spec).await?;
+        self.vm().agent()?.start(&spec).await?;
         Ok(())
     }
 
@@ -99,7 +92,7 @@ impl CompileVm {
         let fail =
             |reason: String| BenchError::Workload { program: "compiling".to_owned(), reason };
         let job = &id(JOB)?;
-        let agent = self.vm.agent()?;
+        let agent = self.vm().agent()?;
         let wait = async {
             loop {
                 let log = agent.log(job).await?;
@@ -119,8 +112,7 @@ impl CompileVm {
 
     /// Ends the VM.
     pub(crate) async fn stop(self) -> Result {
-        self.vm.stop().await?;
-        Ok(())
+        self.0.stop().await
     }
 }
 
