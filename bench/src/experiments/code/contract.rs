@@ -31,9 +31,7 @@ impl WithCode {
             .map_err(|e| BenchError::file(path, e))?;
         Ok(Self { first: first.into() })
     }
-}
 
-impl WithCode {
     /// The same of a function whose code is on a drive: as the daemon says it.
     pub(super) fn on_drive(function: &str) -> Self {
         Self { first: contract::init_in_directory(function, None, CODE_DIRECTORY) }
