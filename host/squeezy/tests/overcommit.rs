@@ -7,8 +7,10 @@ use rustix::fs::{FallocateFlags, fallocate};
 use serde_json::json;
 use std::{
     fs,
+    path::Path,
     time::{Duration, UNIX_EPOCH},
 };
+use tempfile::TempDir;
 
 /// A server that answers each call with the return value of the function `answer` of a Python
 /// program.
@@ -46,22 +48,31 @@ def answer():
     return {"unix_ms": int(time.time() * 1000)}
 "#;
 
+/// The functions of [`start`].
+const NAMES: [&str; 2] = ["one", "other"];
+
+/// Starts a daemon with this in its configuration, too, and with two functions in one VM: copies of html, or of what
+/// answers like this, see [`server`]. It has to end before its directories are removed.
+fn start(build: &Path, configuration: &str, answer: Option<&str>) -> ([TempDir; 2], Daemon) {
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let [images, directory] = &directories;
+    let mut configuration =
+        format!("policy = \"overcommit\"\nfreeze_after_seconds = 0.2\n{configuration}\n");
+    let program = answer.map(server);
+    for name in NAMES {
+        configuration += &copy_of_html(build, images.path(), name, program.as_deref());
+    }
+    let daemon = Daemon::start_in(directory.path(), build, &configuration, &[]);
+    (directories, daemon)
+}
+
 /// Two instances of 768 MiB in one VM, with less memory than they could use together.
 const MEMORY_BYTES: f64 = 1200.0 * 1048576.0;
 
 #[test]
 fn instances_that_take_turns_all_live_on() {
     let Some(build) = build() else { return };
-    let images = tempfile::tempdir().unwrap();
-    let names = ["one", "other"];
-    let mut configuration = "memory = \"1200M\"\npolicy = \"overcommit\"\n\
-                             freeze_after_seconds = 0.2\n"
-        .to_owned();
-    for name in names {
-        configuration += &copy_of_html(&build, images.path(), name, None);
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let (_directories, daemon) = start(&build, "memory = \"1200M\"", None);
     let metric = |series: &str| value(&daemon.metrics(), series);
     let call = |name: &str| {
         let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
@@ -71,7 +82,7 @@ fn instances_that_take_turns_all_live_on() {
     };
 
     for _ in 0..3 {
-        for name in names {
+        for name in NAMES {
             call(name);
             let committed = metric("squeezy_memory_committed_bytes").unwrap();
             assert!(committed <= MEMORY_BYTES, "{committed}");
@@ -82,82 +93,63 @@ fn instances_that_take_turns_all_live_on() {
         }
     }
     // Concurrently: the second one waits until the first can be frozen.
-    for name in names {
+    for name in NAMES {
         let path = format!("/namespaces/_/actions/{name}");
         let (status, accepted) = daemon.ask("POST", &path, Some(json!({ "items": 10 })));
         assert_eq!(status, 202, "{accepted}");
     }
-    for name in names {
+    for name in NAMES {
         let starts = |kind| format!("squeezy_starts_total{{function=\"{name}\",start=\"{kind}\"}}");
         until("both to be answered", || (metric(&starts("warm")) == Some(3.0)).then_some(()));
         assert_eq!(metric(&starts("cold")), Some(1.0));
     }
 }
 
-#[test]
-fn frozen_instances_give_back_what_they_do_not_use() {
-    let Some(build) = build() else { return };
-    let images = tempfile::tempdir().unwrap();
-    let names = ["one", "other"];
-    let mut configuration =
-        "memory = \"1800M\"\npolicy = \"overcommit\"\nmemory_backend = \"ram\"\n\
-                             freeze_after_seconds = 0.2\n"
-            .to_owned();
-    for name in names {
-        configuration += &copy_of_html(&build, images.path(), name, Some(&server(WASTEFUL)));
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
-    let call = |name: &str| {
+/// Calls both functions, which are [`WASTEFUL`].
+fn waste(daemon: &Daemon) {
+    for name in NAMES {
         let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
         let (status, result) = daemon.ask("POST", &path, Some(json!({})));
         assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
-    };
-    names.into_iter().for_each(call);
+    }
+}
+
+#[test]
+fn frozen_instances_give_back_what_they_do_not_use() {
+    let Some(build) = build() else { return };
+    let configuration = "memory = \"1800M\"\nmemory_backend = \"ram\"";
+    let (_directories, daemon) = start(&build, configuration, Some(WASTEFUL));
+    waste(&daemon);
     // Together they occupy more than three eighths of 1,800 MiB.
     let given_back = || {
         let metrics = daemon.metrics();
         let of =
             |name| value(&metrics, &format!("squeezy_squeezed_bytes_total{{function=\"{name}\"}}"));
-        names.into_iter().filter_map(of).sum::<f64>()
+        NAMES.into_iter().filter_map(of).sum::<f64>()
     };
     until("one of them to be squeezed", || (given_back() > 550.0 * 1048576.0).then_some(()));
     // The memory that was given back can be used again.
-    names.into_iter().for_each(call);
+    waste(&daemon);
 }
 
 #[test]
 fn free_memory_of_frozen_instances_is_taken_without_asking_them() {
     let Some(build) = build() else { return };
-    let images = tempfile::tempdir().unwrap();
-    let names = ["one", "other"];
-    let mut configuration =
-        "memory = \"1800M\"\npolicy = \"overcommit\"\nmemory_backend = \"memfd\"\n\
-                             freeze_after_seconds = 0.2\n"
-            .to_owned();
-    for name in names {
-        configuration += &copy_of_html(&build, images.path(), name, Some(&server(WASTEFUL)));
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
-    let call = |name: &str| {
-        let path = format!("/namespaces/_/actions/{name}?blocking=true&result=true");
-        let (status, result) = daemon.ask("POST", &path, Some(json!({})));
-        assert_eq!((status, &result["wasted"]), (200, &json!(600 << 20)), "{result}");
-    };
+    let configuration = "memory = \"1800M\"\nmemory_backend = \"memfd\"";
+    let (_directories, daemon) = start(&build, configuration, Some(WASTEFUL));
     let of = |metric: &str, name: &str| {
         value(&daemon.metrics(), &format!("squeezy_{metric}{{function=\"{name}\"}}")).unwrap_or(0.0)
     };
     for round in 1..=2 {
-        names.into_iter().for_each(call);
+        waste(&daemon);
         until("what they have freed to be taken", || {
             // Some of it may be taken before the instance is frozen, and is then nobody's.
-            let all = names.into_iter().chain(["one+other"]);
+            let all = NAMES.into_iter().chain(["one+other"]);
             let taken: f64 = all.map(|name| of("taken_bytes_total", name)).sum();
             (taken > f64::from(round) * 2.0 * 550.0 * 1048576.0).then_some(())
         });
     }
-    let squeezed: f64 = names.into_iter().map(|name| of("squeezed_bytes_total", name)).sum();
+    let squeezed: f64 = NAMES.into_iter().map(|name| of("squeezed_bytes_total", name)).sum();
     assert_eq!(squeezed, 0.0, "no instance had to do anything for it");
 }
 
@@ -167,15 +159,7 @@ const PAUSE: Duration = Duration::from_secs(25);
 #[test]
 fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     let Some(build) = build() else { return };
-    let images = tempfile::tempdir().unwrap();
-    let mut configuration = "memory = \"2G\"\npolicy = \"overcommit\"\n\
-                             freeze_after_seconds = 0.2\n"
-        .to_owned();
-    for name in ["one", "other"] {
-        configuration += &copy_of_html(&build, images.path(), name, Some(&server(CLOCK)));
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let daemon = Daemon::start_in(directory.path(), &build, &configuration, &[]);
+    let (_directories, daemon) = start(&build, "memory = \"2G\"", Some(CLOCK));
     let metric = |series: &str| value(&daemon.metrics(), series);
     let paused = || {
         until("the VM to be paused", || {
@@ -205,7 +189,7 @@ fn a_vm_in_which_nothing_runs_is_paused_and_costs_what_it_holds() {
     call("other");
     paused();
     assert_eq!(metric("squeezy_vms{state=\"booting\"}"), Some(0.0));
-    for name in ["one", "other"] {
+    for name in NAMES {
         assert_eq!(
             metric(&format!("squeezy_starts_total{{function=\"{name}\",start=\"cold\"}}")),
             Some(1.0)
