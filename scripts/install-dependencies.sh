@@ -47,7 +47,7 @@ TABLE
 	# Without root, the image is made in a user namespace.
 	[ "$(id -u)" = 0 ] || echo "uidmap newuidmap function images without root"
 	if [ "$purpose" = test ]; then
-		[ -x /usr/local/go/bin/go ] || echo "golang-go go the OpenTelemetry collector and OpenWhisk's client of the tests"
+		[ -x /usr/local/go/bin/go ] || echo "golang-go go the OpenTelemetry collector, gRPC and OpenWhisk's client of the tests"
 		cat <<'TABLE'
 chromium chromium the test of the web page
 chromium-driver chromedriver the test of the web page

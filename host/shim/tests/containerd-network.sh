@@ -2,6 +2,10 @@
 # Runs pods of Debian's containerd in a VM, in network namespaces as a network plugin makes them.
 # usage: host/shim/tests/containerd-network.sh SHIM
 set -euo pipefail
+if [ "${2-}" != inside ]; then
+	grpc=$("$(dirname "$0")/grpc/build.sh")
+	containerds=$grpc:$("$(dirname "$0")/get-containerd.sh")
+fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"
 
@@ -40,7 +44,7 @@ is_as_before() {
 	state "$1" | cmp --silent - "$work/$1.before"
 }
 
-# Outside are a name server that knows one name, and a web server.
+# Outside are a name server that knows one name, a web server, and a server of gRPC.
 cat >"$work/names.py" <<'PYTHON'
 import socket
 
@@ -79,10 +83,13 @@ echo "from outside" >"$work/www/page"
 head -c 16777216 /dev/urandom >"$work/www/random"
 ip netns exec outside busybox httpd -f -p 10.88.0.100:8000 -h "$work/www" &
 outside+=("$!")
+ip netns exec outside grpc serve 10.88.0.100:50051 &
+outside+=("$!")
 echo "nameserver 10.88.0.100" >"$work/resolv.conf"
 resolver="--mount type=bind,src=$work/resolv.conf,dst=/etc/resolv.conf,options=rbind:ro"
 
 make_layer
+cp "$(command -v grpc)" "$work/layer/bin/grpc"
 make_image "$work/layer"
 start_containerd
 ctr image import "$work/image.tar" >/dev/null
@@ -242,6 +249,23 @@ python3 "$work/streams.py" 10.88.0.2 "$work/end" >"$work/streams" &
 streams=$!
 until_true 120 test -s "$work/streams"
 
+echo "a stream of gRPC stays open with what follows, in both directions"
+ctr task exec --detach --exec-id grpc first grpc serve :50051 </dev/null
+# First a message that is larger than HTTP/2's windows are then, and a small one every second.
+asks() {
+	head -c 2097152 "$work/www/random" | base64 --wrap 0
+	echo
+	until [ -e "$work/end" ]; do
+		head -c 100 /dev/urandom | base64 --wrap 0
+		echo
+		sleep 1
+	done
+}
+asks | tee "$work/asked" | grpc talk 10.88.0.2:50051 >"$work/answered" &
+talks=$!
+until_true 120 test -s "$work/answered"
+[ "$(of first sh -c 'echo hello | grpc talk 10.88.0.100:50051')" = hello ] || die "a pod is no client of gRPC"
+
 echo "pods of a VM reach each other at their addresses only"
 detach_in two second sh -c "$serves"
 other=$(of second cat /proc/sys/kernel/hostname)
@@ -342,6 +366,8 @@ remove third >/dev/null
 until_true 120 is_as_before two
 touch "$work/end"
 wait "$streams" || die "a stream was lost after $(tail -n 1 "$work/streams") seconds"
+wait "$talks" || die "a stream of gRPC was lost after $(wc -l <"$work/answered") messages"
+cmp "$work/asked" "$work/answered" || die "a stream of gRPC has lost messages"
 echo "	the streams were open for $(tail -n 1 "$work/streams") s"
 remove first >/dev/null
 until_true 120 is_as_before one
