@@ -288,6 +288,95 @@ done
 # Nobody has another's address.
 said=$(of second busybox ip address add 10.88.0.2/32 dev net0 2>&1) && die "it takes an address: $said"
 
+echo "who sends to somebody who does not read waits, others do not, and nothing is lost"
+# Sends a file to one port of a pod, and prints how many KiB of it are sent. From another port it reads one byte, and
+# more, which is the same file, when there is another file. At last it prints what the first port has said.
+cat >"$work/waits.py" <<'PYTHON'
+import os
+import socket
+import sys
+import threading
+import time
+
+address, path, reads = sys.argv[1:]
+with open(path, "rb") as file:
+    data = file.read()
+to_pod, from_pod = (socket.create_connection((address, port), timeout=300) for port in (7003, 7004))
+got = bytearray(from_pod.recv(1))
+
+
+def send():
+    for start in range(0, len(data), 65536):
+        to_pod.sendall(data[start : start + 65536])
+        print(start // 1024 + 64, flush=True)
+    to_pod.shutdown(socket.SHUT_WR)
+
+
+sender = threading.Thread(target=send, daemon=True)
+sender.start()
+while not os.path.exists(reads):
+    time.sleep(0.1)
+while said := from_pod.recv(65536):
+    got += said
+assert got == data, f"{len(got)} bytes have come, of {len(data)}, or others"
+sender.join()
+print(to_pod.makefile().read(), end="")
+PYTHON
+of first busybox wget -q -O /tmp/random http://10.88.0.100:8000/random
+# shellcheck disable=SC2016 # these are for the container's shells
+takes='until [ -e /tmp/reads ]; do sleep 0.2; done; exec busybox sha256sum' gives='
+	blocks=0
+	while [ $blocks -lt 64 ]; do
+		echo $blocks >/tmp/sent
+		busybox dd if=/tmp/random bs=256k count=1 skip=$blocks 2>/dev/null
+		blocks=$((blocks + 1))
+	done'
+ctr task exec --detach --exec-id takes first busybox nc -l -p 7003 -e sh -c "$takes" </dev/null
+ctr task exec --detach --exec-id gives first busybox nc -l -p 7004 -e sh -c "$gives" </dev/null
+until_true 120 listens 7003
+until_true 120 listens 7004
+python3 "$work/waits.py" 10.88.0.2 "$work/www/random" "$work/reads" >"$work/waits" &
+waits=$!
+until_true 120 test -s "$work/waits"
+# sent: how many KiB have been sent to the pod, and how many blocks of 256 KiB from there.
+sent() {
+	tail -n 1 "$work/waits"
+	of first cat /tmp/sent
+}
+stands_still() {
+	local before
+	before=$(sent)
+	sleep 1
+	[ "$(sent)" = "$before" ]
+}
+# What has not left who sends is nowhere else. Both kernels' buffers are a few MiB at the most, and the file is 16.
+check_waiting() {
+	local to_pod blocks
+	{
+		read -r to_pod
+		read -r blocks
+	} <<<"$(sent)"
+	((to_pod <= 8192 && blocks <= 32)) || die "to who does not read were sent $to_pod KiB, and $((blocks * 256)) KiB from a pod"
+	waiting="$to_pod KiB to a pod, and after $((blocks * 256)) KiB from it"
+}
+until_true 120 stands_still
+check_waiting
+answered=$(wc -l <"$work/answered")
+for _ in $(seq 10); do
+	[ "$(page 10.88.0.2/name) $(page 10.88.0.3/name)" = "$name $other" ] || die "they do not answer meanwhile"
+done
+[ "$(of second busybox wget -q -O - http://outside.test:8000/page)" = "from outside" ] || die "another pod reaches nobody meanwhile"
+is_answered() {
+	[ "$(wc -l <"$work/answered")" -gt $((answered + 1)) ]
+}
+until_true 120 is_answered
+check_waiting
+echo "	waited after $waiting"
+of first busybox touch /tmp/reads
+touch "$work/reads"
+wait "$waits" || die "something that waited was lost on its way out"
+[ "$(tail -n 1 "$work/waits")" = "$sum" ] || die "something that waited was lost on its way in"
+
 echo "a pod without a network has a loopback interface"
 detach third sh -c "$serves"
 until_true 120 prints 1 of third sh -c 'busybox ip -o link | grep -c :'
