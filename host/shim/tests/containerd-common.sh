@@ -142,6 +142,10 @@ is_gone() {
 	local tasks
 	tasks=$(ctr task ls) && ! grep -q "^$1 " <<<"$tasks"
 }
+# metrics ID NAME: one of a container's.
+metrics() {
+	ctr task metrics "$1" | busybox awk -v name="$2" '$1 == name { print $2 }'
+}
 servers() {
 	find /run/squeezy/shim -name '*.sock' | wc -l
 }

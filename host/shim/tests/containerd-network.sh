@@ -94,12 +94,12 @@ make_image "$work/layer"
 start_containerd
 ctr image import "$work/image.tar" >/dev/null
 
-# detach_in NAMESPACE ID COMMAND...: a pod with that network namespace.
+# detach_in NAMESPACE ID COMMAND...: a pod with that network namespace, with more options of ctr in `options`.
 detach_in() {
 	local namespace=$1
 	shift
 	# shellcheck disable=SC2086
-	ctr run --detach --null-io --with-ns "network:/run/netns/$namespace" $resolver --memory-limit 134217728 \
+	ctr run --detach --null-io ${options-} --with-ns "network:/run/netns/$namespace" $resolver --memory-limit 134217728 \
 		--runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
 }
 # of ID COMMAND...: what a program prints that is added to a container.
@@ -442,6 +442,34 @@ for number in $(seq 5); do
 done
 kill "$flood"
 remove flooded >/dev/null
+until_true 120 is_as_before three
+
+echo "a silent stream is open while its pod is frozen, and the first message is answered"
+# Nothing is started for a tick, which would be computing.
+ticks='grpc serve :50051 & busybox mkfifo /tmp/never; exec 3<>/tmp/never; while :; do read -t 0.3 nothing <&3; done'
+options="--annotation dev.squeezy/freeze-after=1" detach_in three idle sh -c "$ticks"
+# is_frozen: whether nothing of it has run for longer than a tick takes to come.
+is_frozen() {
+	local before
+	before=$(metrics idle cpu.usage_usec)
+	sleep 1
+	[ "$(metrics idle cpu.usage_usec)" = "$before" ]
+}
+ctr task exec --detach --exec-id keeps idle sleep 100000 </dev/null
+is_frozen && die "it was frozen beside what was added, or does not tick"
+mkfifo "$work/to-idle"
+grpc talk 10.88.0.4:50051 <"$work/to-idle" >"$work/from-idle" &
+talks_to_idle=$!
+exec 4>"$work/to-idle"
+ctr task kill --signal SIGKILL --exec-id keeps idle
+for message in one two; do
+	echo "$message" >&4
+	until_true 120 prints "$message" tail -n 1 "$work/from-idle"
+	until_true 120 is_frozen
+done
+exec 4>&-
+wait "$talks_to_idle" || die "a silent stream was lost"
+remove idle >/dev/null
 until_true 120 is_as_before three
 
 echo "nothing is left of a pod's network"

@@ -187,9 +187,6 @@ listed() {
 }
 until_true 120 listed 3
 [ "$(ctr task ps counts | grep -c '"\?stays')" = 1 ] || die "the added process is not named: $said"
-metrics() {
-	ctr task metrics "$1" | busybox awk -v name="$2" '$1 == name { print $2 }'
-}
 # It has 40 MiB of memory; the others have less.
 detach holds busybox dd if=/dev/zero of=/dev/null bs=40M count=1000000
 holds() {
