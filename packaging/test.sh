@@ -43,9 +43,9 @@ install_debian() {
 mapfile -t commands < <(sed -n '/^    apt install/,/^$/s/^    //p' "$own/README.md")
 [ "${#commands[@]}" = 4 ] || die "packaging/README.md does not say in four commands how to begin"
 
-# Those for an upgrade.
+# Those for an upgrade, of which the last one upgrades. The others make a copy to go back to.
 mapfile -t upgrade < <(sed -n '/^### Upgrade/,/^## /s/^    //p' "$root/docs/operations.md")
-[ "${#upgrade[@]}" = 2 ] || die "docs/operations.md does not say in two commands how to upgrade"
+[ "${#upgrade[@]}" = 4 ] || die "docs/operations.md does not say in four commands how to upgrade"
 
 install_squeezy() {
 	local name package
@@ -109,17 +109,21 @@ state() {
 }
 
 upgrade_squeezy() {
-	local name former later
+	local name command former later
 	later=$(dpkg-deb -f "${packages[squeezy]}" Version)+later
 	for name in squeezy squeezy-guest squeezy-shim; do
 		raise "${packages[$name]}" "$later"
 	done
+	for command in "${upgrade[@]:0:3}"; do
+		inside sh -ec "$command" >"$work/output" 2>&1 || complain "$command: $(tail -3 "$work/output")"
+	done
+	# So that there is a VM to be ended.
+	inside squeezy invoke html >/dev/null || complain "a call is not answered once the state has been copied"
 	state >"$work/before"
 	former=$(inside systemctl show --property MainPID --value squeezy)
-	inside sh -ec "${upgrade[0]}" >"$work/apt" 2>&1 || complain "${upgrade[0]}: $(tail -3 "$work/apt")"
 	# The shim is in the tree, too.
-	inside sh -ec "${upgrade[1]//VERSION/$later} ./squeezy-shim_${later}_amd64.deb" >"$work/apt" 2>&1 ||
-		complain "${upgrade[1]}: $(tail -3 "$work/apt")"
+	inside sh -ec "${upgrade[3]//VERSION/$later} ./squeezy-shim_${later}_amd64.deb" >"$work/apt" 2>&1 ||
+		complain "${upgrade[3]}: $(tail -3 "$work/apt")"
 	for name in squeezy squeezy-guest squeezy-shim; do
 		[[ $(inside dpkg-query --show "$name") = *"$later" ]] || complain "$name is not $later"
 	done
@@ -179,6 +183,8 @@ fill_daemon
 [ "$(inside stat --format '%U %a' /var/lib/squeezy)" = "squeezy 700" ] || complain "the state directory is not private"
 
 echo 'log_file = "/var/log/squeezy/squeezy.log"' >>"$tree/etc/squeezy/squeezy.toml"
+# Nothing has run since it was started with all its actions.
+inside squeezy invoke html >/dev/null || complain "a call among 1000 actions is not answered"
 first=$(inside systemctl show --property MainPID --value squeezy)
 vm=$(inside pgrep --oldest --parent "$first" qemu) || complain "there is no VM"
 inside kill -KILL "$first"
