@@ -18,7 +18,7 @@ done
 
 work=$(mktemp -d)
 tree=$work/tree
-# Those of squeezy, squeezy-guest and squeezy-shim in the tree.
+# Those in the tree, by name.
 declare -A packages
 booted=
 
@@ -49,13 +49,15 @@ mapfile -t upgrade < <(sed -n '/^### Upgrade/,/^## /s/^    //p' "$root/docs/oper
 
 install_squeezy() {
 	local name package
-	for name in squeezy squeezy-guest squeezy-shim; do
-		package=$("$own/debian.sh" "$name" "$work")
+	for name in squeezy squeezy-guest squeezy-shim squeezy-runtime-python; do
+		case $name in
+		squeezy-runtime-*) package=$("$own/runtime.sh" "${name#squeezy-runtime-}" "$work") ;;
+		*) package=$("$own/debian.sh" "$name" "$work") ;;
+		esac
 		packages[$name]=$tree/${package##*/}
 		cp "$package" "$tree"
 	done
 	cmp "${packages[squeezy]}" "$("$own/debian.sh" squeezy "$work/again")" || die "two packages of the same differ"
-	cp "$("$own/runtime.sh" python "$work")" "$tree"
 	# Nobody is there to be asked.
 	printf 'APT::Get::Assume-Yes "true";\nAPT::Install-Recommends "false";\n' >"$tree/etc/apt/apt.conf.d/99test"
 	# Nothing runs in the tree yet; apt finds all that the packages depend on.
@@ -98,7 +100,7 @@ raise() {
 	version=$(dpkg-deb -f "$1" Version)
 	mkdir -p "$work/raised"
 	dpkg-deb --raw-extract "$1" "$contents"
-	sed -i "/^Version:\|^Depends:/s/${version//./\\.}/$2/g" "$contents/DEBIAN/control"
+	sed -i "/^Version:\|^Depends:\|^Breaks:/s/${version//./\\.}/$2/g" "$contents/DEBIAN/control"
 	dpkg-deb --root-owner-group -Znone --build "$contents" "$tree" >/dev/null
 }
 
@@ -109,11 +111,15 @@ state() {
 }
 
 upgrade_squeezy() {
-	local name command former later
+	local name command former later other=$work/squeezy-runtime-node
 	later=$(dpkg-deb -f "${packages[squeezy]}" Version)+later
-	for name in squeezy squeezy-guest squeezy-shim; do
+	for name in "${!packages[@]}"; do
 		raise "${packages[$name]}" "$later"
 	done
+	# A release also has what is not installed.
+	install -d "$other/DEBIAN"
+	dpkg-deb -f "$tree/squeezy-runtime-python_${later}_amd64.deb" | sed '/^Package:/s/python/node/' >"$other/DEBIAN/control"
+	dpkg-deb --root-owner-group -Znone --build "$other" "$tree" >/dev/null
 	for command in "${upgrade[@]:0:3}"; do
 		inside sh -ec "$command" >"$work/output" 2>&1 || complain "$command: $(tail -3 "$work/output")"
 	done
@@ -121,30 +127,33 @@ upgrade_squeezy() {
 	inside squeezy invoke html >/dev/null || complain "a call is not answered once the state has been copied"
 	state >"$work/before"
 	former=$(inside systemctl show --property MainPID --value squeezy)
-	# The shim is in the tree, too.
-	inside sh -ec "${upgrade[3]//VERSION/$later} ./squeezy-shim_${later}_amd64.deb" >"$work/apt" 2>&1 ||
-		complain "${upgrade[3]}: $(tail -3 "$work/apt")"
-	for name in squeezy squeezy-guest squeezy-shim; do
+	inside sh -ec "${upgrade[3]//VERSION/$later}" >"$work/apt" 2>&1 || complain "${upgrade[3]}: $(tail -3 "$work/apt")"
+	for name in "${!packages[@]}"; do
 		[[ $(inside dpkg-query --show "$name") = *"$later" ]] || complain "$name is not $later"
 	done
+	[[ $(inside dpkg-query --show squeezy-runtime-node) != *"$later" ]] || complain "an upgrade installs what was not installed"
 	until_true "it serves after an upgrade" sh -c \
 		"[ \"\$(systemctl show --property MainPID --value squeezy)\" != $former ] && squeezy function get hello"
 	state >"$work/after"
 	cmp "$work/before" "$work/after" || complain "an upgrade changes what there is"
 	inside squeezy invoke hello --param name you >"$work/answer" || complain "a call after an upgrade fails"
 	grep -q '"hello": "you"' "$work/answer" || complain "a call after an upgrade is not answered"
+	# An action keeps the build of its runtime; a new one has the later.
+	inside squeezy function create new hello.py >/dev/null || complain "after an upgrade there is no runtime for Python"
+	inside squeezy invoke new --param name you >"$work/answer" || complain "a call of new code fails after an upgrade"
+	grep -q '"hello": "you"' "$work/answer" || complain "a call of new code is not answered after an upgrade"
 	say "a later version has all that there was, and answers calls"
 }
 
-# fill_daemon: as many actions as there may be, of which two are there, and what the daemon has resident then, when nothing
-# runs: the target in bench/targets.toml.
+# fill_daemon: as many actions as there may be, of which three are there, and what the daemon has resident then, when
+# nothing runs: the target in bench/targets.toml.
 fill_daemon() {
 	local daemon
 	# shellcheck disable=SC2016 # for the shell inside
-	inside sh -ec 'for number in $(seq 998); do squeezy function create "action-$number" hello.py; done' >"$work/answer" ||
+	inside sh -ec 'for number in $(seq 997); do squeezy function create "action-$number" hello.py; done' >"$work/answer" ||
 		complain "1000 actions cannot be created"
 	inside systemctl restart squeezy || complain "it cannot be started with 1000 actions"
-	until_true "it serves 1000 actions" squeezy function get action-998
+	until_true "it serves 1000 actions" squeezy function get action-997
 	daemon=$(inside systemctl show --property MainPID --value squeezy)
 	# shellcheck disable=SC2016 # for awk
 	until_true "it has at most 40 MiB resident" awk '/^VmRSS:/ { exit !($2 <= 40960) }' "/proc/$daemon/status"
