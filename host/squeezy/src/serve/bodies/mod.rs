@@ -188,4 +188,18 @@ mod tests {
         let part = strangers.part(Payer::named("acme"));
         assert!(part.take_for_request(6 << 20).await.is_ok());
     }
+
+    #[test]
+    fn the_manual_says_how_much_that_is() {
+        let manual = include_str!("../../../../../docs/operations.md");
+        let range = |least: u64, most: u64| format!("{} to {} MiB", least >> 20, most >> 20);
+        let all = range(LEAST, MOST);
+        let strangers = range(share_for_strangers(0), share_for_strangers(u64::MAX));
+        let said = format!("have 1/32, from {all}, and {strangers} more for those of clients");
+        assert!(manual.contains(&said), "{said}");
+        let strangers = range(LEAST_FOR_STRANGERS, MOST_FOR_STRANGERS);
+        let waiting = WAITING_OF_STRANGERS >> 20;
+        let said = format!("1/128 of `memory` for themselves, from {strangers}, and {waiting} MiB");
+        assert!(manual.contains(&said), "{said}");
+    }
 }
