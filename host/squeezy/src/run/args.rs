@@ -116,7 +116,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", value_parser = svg_file)]
     pub plot: Option<PathBuf>,
 
-    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout.
+    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout, else
+    /// /usr/lib/squeezy.
     #[arg(long, value_name = "DIRECTORY")]
     pub build: Option<PathBuf>,
 

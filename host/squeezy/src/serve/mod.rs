@@ -109,7 +109,8 @@ pub struct Args {
     #[arg(value_name = "FUNCTION")]
     functions: Vec<PathBuf>,
 
-    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout.
+    /// The directory of kernels and images; the default is $SQUEEZY_BUILD, else `build` of the checkout, else
+    /// /usr/lib/squeezy.
     #[arg(long, value_name = "DIRECTORY")]
     build: Option<PathBuf>,
 }
