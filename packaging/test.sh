@@ -2,7 +2,7 @@
 # Builds the packages of what has been built, does in a Debian tree what README.md says for Debian, and boots the tree
 # with systemd-nspawn for it. Then it uses the service: call, upgrade as docs/operations.md says, as many actions as
 # there may be, kill, stop, a configuration that is wrong, removal. At last the image for nodes tells the tree's
-# containerd of its runtime, and takes it away. About six minutes. As root; the kernel, the image of functions/html,
+# containerd of its runtime, and takes it away. About ten minutes. As root; the kernel, the image of functions/html,
 # that of the runtime for Python and the programs in target/release have to be there.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../scripts/common.sh

@@ -29,7 +29,7 @@ pub fn describe(service: &Service) -> Json<Value> {
         "api_version": "1.0.0",
         "api_paths": ["/api/v1"],
         "runtimes": runtimes,
-        // Without those for rates and triggers, which there are none of.
+        // Without those for rates, which each namespace has of its own, and for triggers, which there are none of.
         "limits": {
             "sequence_length": MOST_ACTIONS,
             "min_action_duration": 1,
