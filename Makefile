@@ -115,9 +115,8 @@ image: function-image ## the function's image and the initramfs
 function-image: dependencies
 	@guest/image/build.sh $(FUNCTION)
 
-# Java needs a JDK and Maven.
+# Java needs a JDK and Maven, which its build installs.
 runtimes: dependencies ## images that run code: RUNTIMES=python for one
-	@scripts/install-dependencies.sh squeezers
 	@runtimes/build.sh $(RUNTIMES)
 
 selftests: dependencies ## programs that test the kernel from inside
