@@ -77,7 +77,10 @@ install_squeezy() {
 	"$tree/usr/bin/squeezy" completion bash >"$completions"
 	chmod 644 "$completions"
 
-	place_documents README.md CHANGELOG.md SECURITY.md docs/{operations,functions,design,threat-model,abi}.md
+	place_documents README.md CHANGELOG.md SECURITY.md docs/{operations,functions,design,threat-model,abi}.md \
+		docs/{tutorial,comparison}.md docs/tutorial.png
+	# What is in docs/ is beside them here.
+	sed -i 's#](docs/#](#g' "$documents"/{README,CHANGELOG,SECURITY}.md
 	for file in alerts.yml dashboard.json; do
 		place 644 "$root/monitoring/$file" "$documents/monitoring/$file"
 	done
