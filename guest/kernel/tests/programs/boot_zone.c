@@ -9,6 +9,7 @@
 #include "memory.h"
 #include "pages.h"
 #include "system.h"
+#include "zone.h"
 
 #include <errno.h>
 #include <linux/kernel-page-flags.h>
@@ -17,56 +18,6 @@
 #include <unistd.h>
 
 #define ZONES		"/sys/kernel/mm/llfree/zones/"
-
-/* Of /proc/zoneinfo; the zone's lists of processors have one line each. */
-struct zone {
-	u64 high, boost, spanned, start_pfn;
-	u64 protection;		/* the largest */
-	u64 on_lists;		/* pages on lists of processors */
-};
-
-static bool read_zone(const char *name, struct zone *zone)
-{
-	FILE *file = fopen("/proc/zoneinfo", "re");
-	char line[512], word[64], *at;
-	bool inside = false, found = false;
-	int length;
-	u64 value;
-
-	ASSERT(file, "/proc/zoneinfo: %m");
-	memset(zone, 0, sizeof(*zone));
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "Node 0, zone %63s", word) == 1) {
-			inside = !strcmp(word, name);
-			found |= inside;
-		}
-		if (!inside)
-			continue;
-		at = strstr(line, "protection: (");
-		if (at) {
-			at += strlen("protection: (");
-			while (sscanf(at, "%llu%n", &value, &length) == 1) {
-				zone->protection = value > zone->protection ? value :
-						   zone->protection;
-				at += length + strspn(at + length, ", ");
-			}
-		}
-		if (sscanf(line, " %63s %llu", word, &value) != 2)
-			continue;
-		if (!strcmp(word, "high"))
-			zone->high = value;
-		else if (!strcmp(word, "boost"))
-			zone->boost = value;
-		else if (!strcmp(word, "spanned"))
-			zone->spanned = value;
-		else if (!strcmp(word, "start_pfn:"))
-			zone->start_pfn = value;
-		else if (!strcmp(word, "count:"))
-			zone->on_lists += value;
-	}
-	fclose(file);
-	return found && zone->spanned;
-}
 
 static const char *const names[] = { "DMA32", "Normal" };
 
@@ -115,11 +66,6 @@ TEST(the_host_is_told_what_has_to_stay_free)
 	}
 }
 
-static bool is_called_free(u64 pfn)
-{
-	return page_flags(pfn) >> KPF_BUDDY & 1;
-}
-
 /* Physical start of a line of /proc/iomem. */
 static u64 start_of(const char *what)
 {
@@ -134,20 +80,6 @@ static u64 start_of(const char *what)
 	fclose(file);
 	ASSERT(start, "no %s", what);
 	return start;
-}
-
-/* A free page in the middle of the first zone. */
-static u64 free_page(void)
-{
-	struct zone zone;
-	u64 pfn, end;
-
-	ASSERT(read_zone(names[0], &zone), "no %s", names[0]);
-	end = zone.start_pfn + zone.spanned;
-	for (pfn = zone.start_pfn + zone.spanned / 2; pfn < end; pfn++)
-		if (is_called_free(pfn))
-			return pfn;
-	FAIL("nothing is free");
 }
 
 TEST(free_pages_are_called_free_and_no_others)
@@ -168,7 +100,7 @@ TEST(free_pages_are_called_free_and_no_others)
 
 TEST(memory_is_not_isolated)
 {
-	const u64 number = free_page() * PAGE / memory_block_bytes();
+	const u64 number = free_page_in(names[0]) * PAGE / memory_block_bytes();
 	const int log = kmsg_mark();
 	char path[128];
 
@@ -213,7 +145,7 @@ static void fills_most(void *data __attribute__((unused)))
 TEST(a_free_page_that_fails_is_nobodys_any_more, .seconds = 300)
 {
 	const u64 before = read_field("/proc/meminfo", "HardwareCorrupted");
-	const u64 pfn = free_page(), killed = vmstat("oom_kill");
+	const u64 pfn = free_page_in(names[0]), killed = vmstat("oom_kill");
 	char address[32];
 
 	snprintf(address, sizeof(address), "%#llx", pfn * PAGE);

@@ -5,6 +5,7 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <linux/kernel-page-flags.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -112,7 +113,10 @@ u64 page_flags(u64 pfn)
 	return flags;
 }
 
-#define KPF_ZERO_PAGE	24
+bool is_called_free(u64 pfn)
+{
+	return page_flags(pfn) >> KPF_BUDDY & 1;
+}
 
 static void audit_page(u64 entry, int partition, const char *mapping, struct audit *result)
 {

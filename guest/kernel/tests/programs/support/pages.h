@@ -19,6 +19,8 @@ u64 pagemap_entry(pid_t pid, const void *address);
 u64 pfn_of(const void *address);
 /* The flags of a page frame, from /proc/kpageflags. */
 u64 page_flags(u64 pfn);
+/* Whether they say that it is free. */
+bool is_called_free(u64 pfn);
 /* Reads what /proc/kcore has of a physical range; how many bytes it gave. */
 u64 read_kcore(int kcore, u64 start, u64 end);
 
