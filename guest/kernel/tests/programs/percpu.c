@@ -2,7 +2,9 @@
 /* A straggler's free is seen at once, also after the lists of processors were set up anew. */
 #define _GNU_SOURCE
 #include "harness.h"
+#include "host.h"
 #include "memory.h"
+#include "pages.h"
 #include "squeezy.h"
 #include "stragglers.h"
 #include "system.h"
@@ -10,14 +12,14 @@
 #include <unistd.h>
 
 /* Sets per-CPU lists of all zones up again, as whoever tunes them does. */
-static void tune_lists(void)
+static void tune_lists(int partition __attribute__((unused)))
 {
 	ASSERT(write_text("/proc/sys/vm/percpu_pagelist_high_fraction", "8"), "%m");
 	ASSERT(write_text("/proc/sys/vm/percpu_pagelist_high_fraction", "0"), "%m");
 }
 
 /* The same, as a processor does that comes. */
-static void turn_processor_off_and_on(void)
+static void turn_processor_off_and_on(int partition __attribute__((unused)))
 {
 	if (access("/sys/devices/system/cpu/cpu1/online", W_OK))
 		skip("there is no processor to turn off");
@@ -25,8 +27,19 @@ static void turn_processor_off_and_on(void)
 	ASSERT(write_text("/sys/devices/system/cpu/cpu1/online", "1"), "%m");
 }
 
+/* The same for one zone, as whoever looks at a page that has failed does. */
+static void have_a_page_fail(int partition)
+{
+	const u64 pfn = (partition_start(partition) + partition_managed(partition)) / PAGE - 1;
+	char address[32];
+
+	ASSERT(is_called_free(pfn), "the last page is used");
+	snprintf(address, sizeof(address), "%#llx", pfn * PAGE);
+	ASSERT(write_text("/sys/devices/system/memory/hard_offline_page", address), "%m");
+}
+
 /* A free after that is seen nevertheless, at once. */
-static void assert_watched_after(void (*change)(void))
+static void assert_watched_after(void (*change)(int partition))
 {
 	struct stragglers left;
 
@@ -36,7 +49,7 @@ static void assert_watched_after(void (*change)(void))
 	       partition_state(left.partition));
 	/* Until nobody looks without being told to for some seconds. */
 	sleep_ms(4000);
-	change();
+	change(left.partition);
 	read_stragglers(&left);
 	ASSERT(WAIT_FOR(partition_is(left.partition, "free"), 500), "%s, %llu pages are held",
 	       partition_state(left.partition),
@@ -52,4 +65,16 @@ TEST(a_free_is_seen_after_per_cpu_lists_were_tuned)
 TEST(a_free_is_seen_after_a_processor_came)
 {
 	assert_watched_after(turn_processor_off_and_on);
+}
+
+TEST(a_free_is_seen_after_a_page_has_failed)
+{
+	const u64 corrupted = read_field("/proc/meminfo", "HardwareCorrupted");
+
+	require_host();
+	assert_watched_after(have_a_page_fail);
+	/* That page comes back with the next plug. */
+	host_partitions(0, 20000);
+	host_partitions(partitions(), 20000);
+	ASSERT_EQ(read_field("/proc/meminfo", "HardwareCorrupted"), corrupted);
 }
