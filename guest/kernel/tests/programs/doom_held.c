@@ -8,6 +8,7 @@
 #include "harness.h"
 #include "memfile.h"
 #include "memory.h"
+#include "sent.h"
 #include "squeezy.h"
 #include "uring.h"
 
@@ -86,6 +87,22 @@ ACTOR(has_a_file_in_a_pipe)
 TEST(pages_of_a_file_in_a_pipe_are_ebusy)
 {
 	assert_held("has_a_file_in_a_pipe", "a page is used by others", drain_pipe);
+}
+
+/* Somebody else would get zeros of what has not arrived yet. */
+TEST(memory_that_is_being_sent_is_ebusy)
+{
+	assert_held("sends_memory", "a page is used by others", receive_sent);
+}
+
+TEST(memory_that_is_being_sent_through_a_pipe_is_ebusy)
+{
+	assert_held("sends_memory_through_a_pipe", "a page is used by others", receive_sent);
+}
+
+TEST(a_file_that_is_being_sent_is_ebusy)
+{
+	assert_held("sends_a_file", "a page is used by others", receive_sent);
 }
 
 /* A ring cannot be sent: it is the test's. */

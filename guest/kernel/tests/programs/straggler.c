@@ -9,27 +9,19 @@
 #include "host.h"
 #include "instance.h"
 #include "memory.h"
+#include "sent.h"
 #include "squeezy.h"
 #include "stragglers.h"
-#include "system.h"
 #include "uring.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifndef SO_ZEROCOPY
-#define SO_ZEROCOPY 60
-#endif
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
 
 /*
  * @holder is what keeps pages of @partition: while it is there the partition is neither free nor
@@ -187,45 +179,47 @@ TEST(pages_that_a_dead_process_had_pinned_itself)
 	note("free %llu ms after the exit", now_ms() - start);
 }
 
-/* Sends without copying to somebody who does not read. */
-ACTOR(sends_without_copying)
+static void receive(void *receiver)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET,
-				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	char *memory = map_anon(STRAGGLERS * PAGE);
-	socklen_t length = sizeof(address);
-	int listener, sender, receiver, one = 1;
-
-	listener = OK(socket(AF_INET, SOCK_STREAM, 0));
-	OK(bind(listener, (struct sockaddr *)&address, sizeof(address)));
-	OK(listen(listener, 1));
-	OK(getsockname(listener, (struct sockaddr *)&address, &length));
-	sender = OK(socket(AF_INET, SOCK_STREAM, 0));
-	if (setsockopt(sender, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)))
-		skip("no SO_ZEROCOPY: %m");
-	OK(connect(sender, (struct sockaddr *)&address, sizeof(address)));
-	receiver = OK(accept(listener, NULL, NULL));
-	fill(memory, STRAGGLERS * PAGE, 1);
-	ASSERT(send(sender, memory, STRAGGLERS * PAGE, MSG_ZEROCOPY | MSG_DONTWAIT) > 0,
-	       "send: %m");
-	send_fd(receiver);
-	hear();
+	receive_sent(*(int *)receiver);
 }
 
-TEST(pages_sent_without_copying)
+/*
+ * What is being sent when @sender ends arrives whole, and holds its partition until then, or until
+ * nobody is there to receive it.
+ */
+static void assert_sending(const char *sender, void (*release)(void *receiver))
 {
 	struct actor actor;
 	int receiver;
 
 	require_partitions();
-	bring_loopback_up();
-	actor = actor_start(ANY, "sends_without_copying", NULL);
+	require_host();
+	actor = actor_start(ANY, sender, NULL);
 	receiver = actor_receive_fd(&actor);
+	actor_hear(&actor);
 	actor_kill(&actor);
-	/* Loopback copies on delivery, so nothing need be left; if it is, then not for long. */
-	close(receiver);
-	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), PROMPT_MS), "%s",
-	       partition_state(actor.partition));
+	assert_straggling(actor.partition, release, &receiver);
+}
+
+TEST(memory_that_is_being_sent)
+{
+	assert_sending("sends_memory", receive);
+}
+
+TEST(memory_that_is_being_sent_to_who_goes)
+{
+	assert_sending("sends_memory", close_fd);
+}
+
+TEST(memory_that_is_being_sent_through_a_pipe)
+{
+	assert_sending("sends_memory_through_a_pipe", receive);
+}
+
+TEST(a_file_that_is_being_sent)
+{
+	assert_sending("sends_a_file", receive);
 }
 
 TEST(another_partition_is_taken_while_one_has_stragglers)
