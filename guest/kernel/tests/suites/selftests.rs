@@ -365,7 +365,7 @@ fn rules_while_the_host_takes_on_the_debug_kernel() {
 }
 
 /// As many as it can be waited for.
-const FULL_DEBUG: [&str; 13] = [
+const FULL_DEBUG: [&str; 14] = [
     PLUGS,
     "shared",
     "files",
@@ -378,6 +378,7 @@ const FULL_DEBUG: [&str; 13] = [
     "oom:partly_mapped_huge_pages_are_split_before_a_kill",
     "oom:a_storm_of_copies_is_killed_inside",
     "race:all_together",
+    "unpoison",
     "poison",
 ];
 

@@ -75,7 +75,8 @@
  *     leaves the free lists after that, and so none is freed: the lists are
  *     frozen in FREE, UNPLUGGING, UNPLUGGED and PLUGGING. They live in the
  *     memory map, which stays, and plugging rebuilds nothing. Only
- *     memory_failure() takes a page off them, and unplugging puts it back.
+ *     memory_failure() takes a page off them, and unplugging puts it back, or
+ *     unpoison_memory() in a kernel that is made for tests.
  *  I3 Assigning and unplugging both take FREE away under partition->lock, so
  *     exactly one of them wins.
  *  I4 execve counts the new mm before the old one is put, fork counts the

@@ -8,6 +8,10 @@
  *
  * A page that failed while it was in use is none of these: the kernel keeps it,
  * and with it the partition.
+ *
+ * unpoison_memory(), for which only kernels that are made for tests have a caller,
+ * puts a page back in the same way while its partition is plugged. What failed in
+ * use it frees like any page, so a drained partition that it was in is free then.
  */
 #include <linux/mm.h>
 #include <linux/vmstat.h>
