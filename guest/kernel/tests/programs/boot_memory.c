@@ -10,6 +10,7 @@
 #include "llfree.h"
 #include "memory.h"
 #include "pages.h"
+#include "pieces.h"
 #include "system.h"
 
 #include <arpa/inet.h>
@@ -155,11 +156,6 @@ TEST(free_blocks_add_up_to_what_is_free)
 
 #define ZONES		"/sys/kernel/mm/llfree/zones/"
 
-static bool on_free_lists(void)
-{
-	return access(ZONES "DMA32", F_OK);
-}
-
 TEST(llfree_counts_as_the_rest_of_the_kernel_does)
 {
 	const char *files = ZONES "DMA32/free_bytes";
@@ -260,60 +256,6 @@ TEST(page_cache_makes_room_for_memory, .seconds = 300)
 	ASSERT_EQ(kills(), before);
 }
 
-/* What is not in pieces afterwards; and page tables. */
-#define REST		(8 * MIB)
-
-/*
- * Leaves nearly half of the memory free, in single pages. What is free is asked again after each
- * step: page cache that goes meanwhile would leave more whole than the tests expect. So would
- * watermarks that mixed blocks raise for a while, which MemAvailable does not know about.
- */
-static void break_into_pieces(bool go_on)
-{
-	u64 most, bytes, at;
-	char *memory;
-
-	ASSERT(write_text("/proc/sys/vm/watermark_boost_factor", "0"), "%m");
-	drop_caches();
-	most = meminfo("MemAvailable") / HUGE_PAGE * HUGE_PAGE;
-	memory = map_anon(most);
-	OK(madvise(memory, most, MADV_NOHUGEPAGE));
-	for (bytes = 0; bytes < most && meminfo("MemAvailable") > REST; bytes += HUGE_PAGE)
-		fill(memory + bytes, HUGE_PAGE, 5);
-	for (at = 0; at < bytes; at += 2 * PAGE)
-		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
-	tell("ready");
-	/* Frees a page here and takes one there, all over its memory. */
-	for (at = PAGE; go_on; at = (at + 1022 * PAGE) % bytes) {
-		OK(madvise(memory + at, PAGE, MADV_DONTNEED));
-		memory[at] = 5;
-	}
-	hear();
-}
-
-ACTOR(leaves_pieces)
-{
-	break_into_pieces(false);
-}
-
-ACTOR(leaves_pieces_and_goes_on)
-{
-	break_into_pieces(true);
-}
-
-static struct actor in_pieces_of(const char *actor_name)
-{
-	struct actor actor = actor_start(NOBODY, actor_name, NULL);
-
-	actor_hear(&actor);
-	return actor;
-}
-
-static struct actor in_pieces(void)
-{
-	return in_pieces_of("leaves_pieces");
-}
-
 /* Pages that compaction has moved. */
 static u64 moved(void)
 {
@@ -389,7 +331,7 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	 * available. The largest blocks take it with the fewest files. A host may leave far more.
 	 */
 	for (order = 3; order >= 1; order--)
-		make_pipes(order, MIN(free_blocks_bytes(order), 128 * MIB) + REST);
+		make_pipes(order, MIN(free_blocks_bytes(order), 128 * MIB) + LEFT_WHOLE);
 	ASSERT_EQ(kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	/* Beside a host, what it gives back may be enough. */
@@ -408,11 +350,11 @@ TEST(memory_in_pieces_is_joined_while_pages_come_and_go, .seconds = 300)
 
 	if (on_free_lists())
 		skip("the free lists have the memory, and there Linux kills now and then");
-	pieces = in_pieces_of("leaves_pieces_and_goes_on");
+	pieces = in_pieces_that_change();
 	before = kills();
 	isolated = moved();
 	OK(setrlimit(RLIMIT_NOFILE, &files));
-	make_pipes(3, MIN(free_blocks_bytes(3), 128 * MIB) + 3 * REST);
+	make_pipes(3, MIN(free_blocks_bytes(3), 128 * MIB) + 3 * LEFT_WHOLE);
 	ASSERT_EQ(kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
@@ -426,10 +368,10 @@ static void makes_large_blocks(void *data)
 	struct actor pieces = in_pieces();
 	/* ZONE_DMA keeps what it has from this. */
 	const u64 whole = MIN(free_blocks_beside(order, "DMA"), 128 * MIB);
-	const u64 made = try_pipes(order, whole + 3 * REST) * (PAGE << order);
+	const u64 made = try_pipes(order, whole + 3 * LEFT_WHOLE) * (PAGE << order);
 
 	note("order %u: %llu bytes, %llu were whole", order, made, whole);
-	ASSERT_GE(made, whole + REST);
+	ASSERT_GE(made, whole + LEFT_WHOLE);
 	actor_kill(&pieces);
 }
 
@@ -466,7 +408,7 @@ TEST(memory_in_pieces_is_joined_for_huge_pages, .seconds = 300)
 	struct actor pieces = in_pieces();
 	const u64 before = meminfo("AnonHugePages"), bytes = 16 * HUGE_PAGE;
 	/* Linux's own lists have been seen to join only one beyond what was left whole. */
-	const u64 enough = REST + (on_free_lists() ? 1 : 2) * HUGE_PAGE;
+	const u64 enough = LEFT_WHOLE + (on_free_lists() ? 1 : 2) * HUGE_PAGE;
 	char *memory = map_huge(bytes);
 	u64 huge = 0, at;
 	int tries;

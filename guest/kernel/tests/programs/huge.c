@@ -3,24 +3,20 @@
 #define _GNU_SOURCE
 #include "actor.h"
 #include "harness.h"
+#include "khugepaged.h"
 #include "memory.h"
 #include "pages.h"
 #include "squeezy.h"
 #include "system.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define THP	"/sys/kernel/mm/transparent_hugepage/"
-
-/* Bytes of huge pages in the caller's anonymous memory. */
-static u64 huge_bytes(void)
-{
-	return read_field("/proc/self/smaps_rollup", "AnonHugePages") * KIB;
-}
 
 TEST_INSIDE(huge_pages)
 {
@@ -46,9 +42,8 @@ TEST_INSIDE(middle_sized_pages)
 
 TEST_INSIDE(pages_collapsed_on_demand)
 {
-	char *memory = map_huge(8 * MIB);
+	char *memory = map_small(8 * MIB);
 
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
 	fill(memory, 8 * MIB, 1);
 	ASSERT_EQ(huge_bytes(), 0);
 	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
@@ -61,9 +56,8 @@ TEST_INSIDE(pages_collapsed_on_demand)
 /* MADV_COLLAPSE from outside: the allocation is made by a process that is in no partition. */
 ACTOR(lets_itself_be_collapsed)
 {
-	char *memory = map_huge(8 * MIB);
+	char *memory = map_small(8 * MIB);
 
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
 	fill(memory, 8 * MIB, 1);
 	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
 	tell("%p", memory);
@@ -89,18 +83,28 @@ TEST(pages_collapsed_by_another_process)
 
 TEST_INSIDE(pages_collapsed_by_khugepaged)
 {
-	char *memory = map_huge(8 * MIB);
+	char *memory = map_small(8 * MIB);
 
-	if (!write_text(THP "khugepaged/scan_sleep_millisecs", "1") ||
-	    !write_text(THP "khugepaged/alloc_sleep_millisecs", "1"))
-		skip("no khugepaged: %m");
-	write_text(THP "khugepaged/pages_to_scan", "65536");
-	OK(madvise(memory, 8 * MIB, MADV_NOHUGEPAGE));
 	fill(memory, 8 * MIB, 1);
-	OK(madvise(memory, 8 * MIB, MADV_HUGEPAGE));
-	if (!WAIT_FOR(huge_bytes() >= 8 * MIB, 20000))
-		FAIL("khugepaged collapsed %llu bytes in 20 s", huge_bytes());
-	write_text(THP "khugepaged/scan_sleep_millisecs", "10000");
+	assert_made_huge(memory, 8 * MIB);
 	ASSERT(filled(memory, 8 * MIB, 1), "lost");
+	assert_range_in(memory, 8 * MIB, own_partition());
+}
+
+/* A huge page has memory of the partition for them, too, and somebody has used that before. */
+TEST_INSIDE(holes_filled_by_khugepaged)
+{
+	char *memory = map_small(8 * MIB), *used = map_anon(64 * MIB);
+	u64 at;
+
+	memset(used, 0xff, 64 * MIB);
+	OK(munmap(used, 64 * MIB));
+	for (at = 0; at < 8 * MIB; at += 4 * PAGE)
+		memory[at] = 1;
+	assert_made_huge(memory, 8 * MIB);
+	for (at = 0; at < 8 * MIB; at += 4 * PAGE) {
+		ASSERT(memory[at] == 1, "lost at %llu", at);
+		ASSERT(all_zero(memory + at + PAGE, 3 * PAGE), "not zero after %llu", at);
+	}
 	assert_range_in(memory, 8 * MIB, own_partition());
 }

@@ -198,7 +198,7 @@ fn the_shared_partition_while_the_host_takes_on_the_debug_kernel() {
 /// A VM without partitions, with so much memory.
 fn boot_memory(name: &str, kernel: Kernel, bytes: u64) -> Suite {
     let memory = VirtioMem { region_bytes: 512 * MIB, initial_bytes: 0 };
-    Suite::new(name, kernel, memory, &["boot_memory"]).base(bytes).data()
+    Suite::new(name, kernel, memory, &["boot_memory", "collapse"]).base(bytes).data()
 }
 
 fn boot_zones(name: &str, kernel: Kernel) -> Suite {

@@ -7,5 +7,7 @@
 
 /* How often something has happened since the kernel booted: counters/NAME. */
 u64 event_count(const char *name);
+/* Whether Linux keeps the memory that it has booted with by itself. */
+bool on_free_lists(void);
 
 #endif
