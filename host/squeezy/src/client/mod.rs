@@ -4,10 +4,12 @@
 mod activations;
 mod code;
 mod connection;
+mod create;
 mod functions;
 mod image;
 mod invoke;
 mod logs;
+mod made;
 mod networks;
 mod pulled;
 mod reload;
