@@ -493,6 +493,45 @@ fn the_command_line_sees_what_a_file_is() {
     }
 }
 
+#[test]
+fn the_command_line_says_what_a_function_may_have_and_the_rest_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let daemon = daemon(directory);
+    let hello = directory.join("hello.py");
+    fs::write(&hello, "def main(a): return a").unwrap();
+    let hello = hello.to_str().unwrap();
+    let create = |arguments: &[&str]| {
+        let output = daemon.client(&[&["function", "create"][..], arguments].concat());
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let pair = |key: &str, value: Value| json!({ "key": key, "value": value });
+    let limits = ["greet", hello, "--memory", "512M", "--timeout", "1.5"];
+    let parameters = ["--param", "name", "you", "--param", "count", "3"];
+    let mut right = create(&[&limits[..], &parameters[..]].concat());
+    let limits = json!({ "memory": 512, "timeout": 1500, "concurrency": 1, "logs": 10 });
+    assert_eq!(right["limits"], limits);
+    let parameters = [pair("name", json!("you")), pair("count", json!(3))];
+    assert_eq!(right["parameters"], json!(parameters));
+    right["limits"]["memory"] = 1024.into();
+    let larger = create(&["greet", hello, "--overwrite", "--memory", "1G"]);
+    assert_eq!(
+        (&larger["limits"], &larger["parameters"]),
+        (&right["limits"], &right["parameters"])
+    );
+    right["parameters"] = json!([pair("name", json!("me"))]);
+    let other = create(&["greet", hello, "--overwrite", "--param", "name", "me"]);
+    assert_eq!((&other["limits"], &other["parameters"]), (&right["limits"], &right["parameters"]));
+    assert_eq!(other["version"], "0.0.3");
+    let several = create(&["f", "--calls-per-instance", "3"]);
+    assert_eq!(several["limits"]["concurrency"], 3);
+    let refused = ["function", "create", "other", hello, "--calls-per-instance", "2"];
+    let refused = daemon.client(&refused);
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("serves one call at a time"), "{error}");
+}
+
 /// Calls the action and waits for it as long as it takes.
 fn call(daemon: &Daemon, arguments: Value) -> (u16, Value) {
     let (status, answer) = daemon.ask("POST", &format!("{ACTION}?blocking=true"), Some(arguments));

@@ -1,6 +1,6 @@
 //! `squeezy invoke`.
 
-use super::{ClientError, Connection, action, show};
+use super::{ClientError, Connection, action, parameters::parameters, show};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::{
@@ -47,11 +47,7 @@ impl Invoke {
             Some(path) => read_object(path)?,
             None => Map::new(),
         };
-        for pair in self.parameters.chunks(2) {
-            let [key, value] = pair else { continue };
-            let parsed = serde_json::from_str(value);
-            arguments.insert(key.clone(), parsed.unwrap_or_else(|_| value.as_str().into()));
-        }
+        arguments.extend(parameters(&self.parameters));
         let path = format!("/actions/{}?blocking={}", action(&self.name)?, !self.no_wait);
         let (status, answer) =
             self.connection.send("POST", &path, Some(&Value::Object(arguments)))?;

@@ -11,6 +11,7 @@ mod invoke;
 mod logs;
 mod made;
 mod networks;
+mod parameters;
 mod pulled;
 mod reload;
 mod state;
