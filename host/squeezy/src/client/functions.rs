@@ -11,6 +11,9 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use std::{path::PathBuf, process::ExitCode};
 
+/// Functions per request.
+const PART: usize = 200;
+
 /// Creates, lists and removes functions of a running daemon.
 #[derive(Clone, Debug, Args)]
 pub struct Functions {
@@ -51,7 +54,10 @@ impl Functions {
         match self.what {
             FunctionCommand::Create(create) => show(&create.run(&self.connection)?),
             FunctionCommand::List { json } => {
-                let list = self.connection.ask("GET", "/actions?limit=200", None)?;
+                let list = whole(|skip| {
+                    let path = format!("/actions?limit={PART}&skip={skip}");
+                    self.connection.ask("GET", &path, None)
+                })?;
                 print_list(
                     &list,
                     json,
@@ -83,6 +89,20 @@ impl Functions {
     }
 }
 
+/// A list that the daemon gives in parts.
+fn whole(mut part: impl FnMut(usize) -> Result<Value, ClientError>) -> Result<Value, ClientError> {
+    let mut all = Vec::new();
+    loop {
+        let Value::Array(part) = part(all.len())? else { break };
+        let is_last = part.len() < PART;
+        all.extend(part);
+        if is_last {
+            break;
+        }
+    }
+    Ok(all.into())
+}
+
 /// What a function is made from, in a list.
 fn made_from(exec: &Value) -> String {
     match (&exec["image"], exec["components"].as_array()) {
@@ -92,5 +112,23 @@ fn made_from(exec: &Value) -> String {
         }
         (Value::Null, None) => text(&exec["kind"]),
         (image, None) => text(image),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_asked_for_until_it_ends() {
+        for (length, requests) in [(0, 1), (PART - 1, 1), (PART, 2), (2 * PART + 1, 3)] {
+            let all: Vec<Value> = (0..length).map(Value::from).collect();
+            let mut asked = 0;
+            let list = whole(|skip| {
+                asked += 1;
+                Ok(all.iter().skip(skip).take(PART).cloned().collect())
+            });
+            assert_eq!((list.unwrap(), asked), (Value::from(all), requests));
+        }
     }
 }

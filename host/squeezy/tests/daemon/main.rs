@@ -157,6 +157,23 @@ fn how_a_daemon_stands_is_a_table_or_json() {
 }
 
 #[test]
+fn a_list_of_functions_has_all_however_many() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    empty_build(directory);
+    let daemon = daemon(directory);
+    // More than the daemon gives at a time, with `f`.
+    for number in 0..200 {
+        let path = format!("/namespaces/_/actions/a-{number}");
+        let body = json!({ "exec": { "kind": "blackbox", "image": "f" } });
+        assert_eq!(daemon.ask("PUT", &path, Some(body)).0, 200);
+    }
+    let (list, error) = said(&daemon.client(&["function", "list"]));
+    assert_eq!(list.lines().count(), 1 + 201, "{list}{error}");
+    assert!(list.lines().last().unwrap().starts_with("f "), "{list}");
+}
+
+#[test]
 fn clients_that_nobody_reads_end_without_a_word() {
     let directory = tempfile::tempdir().unwrap();
     let directory = directory.path();
