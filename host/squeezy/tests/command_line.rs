@@ -1,7 +1,11 @@
-//! Errors are reported in one line that says what to do, before any VM starts.
+//! Errors are reported in one line that says what to do, before any VM starts. What clients make of a daemon's answers.
+
+mod common;
 
 use std::{
     fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
@@ -11,11 +15,7 @@ use tempfile::TempDir;
 const FUNCTION: &str = include_str!("../../../functions/html/function.toml");
 
 fn squeezy(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_squeezy"))
-        .args(arguments)
-        .env_remove("SQUEEZY_BUILD")
-        .output()
-        .expect("the program can be run")
+    common::squeezy().args(arguments).output().expect("the program can be run")
 }
 
 /// The single line on standard error.
@@ -235,4 +235,52 @@ fn a_live_view_needs_a_terminal() {
     assert!(unreachable.contains("is `squeezy serve` running there?"), "{unreachable}");
     let top = refusal(&["top", "--url", "http://127.0.0.1:1"]);
     assert!(top.contains("`squeezy status` does not need one"), "{top}");
+}
+
+/// Answers a request with this status and JSON; returns what was asked for.
+fn answer(listener: &TcpListener, status: &str, body: &str) -> String {
+    let (mut client, _) = listener.accept().unwrap();
+    let mut request = BufReader::new(client.try_clone().unwrap());
+    let mut lines = request.by_ref().lines().map(Result::unwrap);
+    let asked = lines.next().unwrap();
+    let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    let length = head.iter().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.parse().unwrap())
+    });
+    request.read_exact(&mut vec![0; length.unwrap_or(0)]).unwrap();
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close");
+    write!(client, "{head}\r\n\r\n{body}").unwrap();
+    asked
+}
+
+#[test]
+fn an_answer_that_takes_longer_than_a_minute_is_waited_for() {
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+    let directory = TempDir::new().unwrap();
+    let key = directory.path().join("key");
+    std::fs::write(&key, "name:0123456789abcdef").unwrap();
+    for (success, status) in [(true, 0), (false, 1)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let daemon = std::thread::spawn(move || {
+            let accepted = format!("{{\"activationId\": \"{ID}\"}}");
+            let response = format!("{{\"success\": {success}, \"result\": {{\"late\": 1}}}}");
+            let activation = format!("{{\"activationId\": \"{ID}\", \"response\": {response}}}");
+            [("202 Accepted", accepted), ("404 Not Found", "{}".to_owned()), ("200 OK", activation)]
+                .map(|(status, body)| answer(&listener, status, &body))
+        });
+        let output = squeezy(&["invoke", "f", "--url", &url, "--key-file", key.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let said = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let (answer, told) = (said(output.stdout), said(output.stderr));
+        assert_eq!(answer.split_whitespace().collect::<String>(), "{\"late\":1}");
+        assert!(told.contains(&format!("`squeezy activations {ID}`")), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+        let path = "/api/v1/namespaces/_";
+        let asked = format!("GET {path}/activations/{ID} HTTP/1.1");
+        let call = format!("POST {path}/actions/f?blocking=true HTTP/1.1");
+        assert_eq!(daemon.join().unwrap(), [call, asked.clone(), asked]);
+    }
 }
