@@ -482,6 +482,11 @@ fn the_command_line_sees_what_a_file_is() {
     let refused = daemon.client(&["function", "create", "other", &file("a.js", b"x")]);
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(error.contains("runtimes/build.sh node"), "{error}");
+    for (wrong, part) in [("helo.py", "helo.py: there is no such"), ("helo", "build it with")] {
+        let refused = daemon.client(&["function", "create", "other", wrong]);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+    }
     said(&["function", "create", "greet", &hello, "--overwrite", "--kind", "native"]);
     let noted = json!({ "annotations": [{ "key": "note", "value": 1 }] });
     assert_eq!(daemon.ask("PUT", "/namespaces/_/actions/greet?overwrite=true", Some(noted)).0, 200);

@@ -52,10 +52,10 @@ impl CodeFile {
         main: Option<&str>,
     ) -> Result<Option<Self>, ClientError> {
         if !path.is_file() {
-            return match kind {
-                Some(_) => Err(ClientError::file(path, &"there is no such file")),
-                None => Ok(None),
-            };
+            // Anything else may be a directory, or the name of an image.
+            let is_code = kind.is_some() || (!path.exists() && kind_by_extension(path).is_some());
+            let missing = || ClientError::file(path, &"there is no such file");
+            return if is_code { Err(missing()) } else { Ok(None) };
         }
         let kind = match kind {
             Some(kind) => Some(kind.to_owned()),
@@ -86,11 +86,18 @@ impl CodeFile {
     }
 }
 
+/// The kind that a file's extension says, or [`ARCHIVE`]; `None` if it is not one of code.
+fn kind_by_extension(path: &Path) -> Option<&'static str> {
+    let extension = path.extension()?.to_string_lossy().to_ascii_lowercase();
+    EXTENSIONS.iter().find(|(known, _)| *known == extension).map(|(_, kind)| *kind)
+}
+
 /// The kind of a file's code; `None` if it has none.
 fn kind_of(path: &Path) -> Result<Option<&'static str>, ClientError> {
-    let extension = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    if let Some((_, kind)) = EXTENSIONS.iter().find(|(known, _)| *known == extension) {
-        return if *kind == ARCHIVE { kind_of_archive(path).map(Some) } else { Ok(Some(kind)) };
+    match kind_by_extension(path) {
+        Some(ARCHIVE) => return kind_of_archive(path).map(Some),
+        Some(kind) => return Ok(Some(kind)),
+        None => {}
     }
     let mut begins = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut begins));
@@ -179,10 +186,16 @@ mod tests {
         fs::write(directory.path().join("what.zip"), archive("what")).unwrap();
         fs::write(directory.path().join("none.zip"), "PK").unwrap();
         File::create(directory.path().join("long.py")).unwrap().set_len(49 << 20).unwrap();
-        assert!(
-            CodeFile::find(&directory.path().join("missing.py"), None, None).unwrap().is_none()
-        );
-        for (name, part) in [("what.zip", "--kind"), ("none.zip", "none.zip: ")] {
+        fs::create_dir(directory.path().join("directory.js")).unwrap();
+        for no_code in ["missing", "directory.js"] {
+            let found = CodeFile::find(&directory.path().join(no_code), None, None).unwrap();
+            assert_eq!(found, None, "{no_code}");
+        }
+        for (name, part) in [
+            ("what.zip", "--kind"),
+            ("none.zip", "none.zip: "),
+            ("missing.py", "missing.py: there is no such file"),
+        ] {
             let error = CodeFile::find(&directory.path().join(name), None, None).unwrap_err();
             assert!(error.to_string().contains(part), "{error}");
         }

@@ -65,7 +65,7 @@ impl Source {
             return Ok(Self::Oci { path: function.to_owned(), name });
         }
         let name = function.to_string_lossy().into_owned();
-        if function.is_dir() || name.contains('/') {
+        if function.is_dir() || name.contains('/') || name.ends_with(".tar") {
             return Err(match function.metadata() {
                 Ok(_) => ClientError::NoFunction { path: function.to_owned() },
                 Err(error) => ClientError::file(function, &error),
@@ -170,9 +170,13 @@ mod tests {
         let archive = directory.path().join("f-1.tar");
         std::fs::write(&archive, "").unwrap();
         assert_eq!(find(&archive).unwrap().name(), "f-1");
-        for (path, part) in [("", "not a function: "), ("missing", "No such file")] {
-            let path = directory.path().join(path);
-            let error = find(&path).unwrap_err().to_string();
+        let missing = directory.path().join("missing");
+        for (path, part) in [
+            (directory.path(), "not a function: "),
+            (missing.as_path(), "No such file"),
+            (Path::new("missing.tar"), "No such file"),
+        ] {
+            let error = find(path).unwrap_err().to_string();
             assert!(error.contains(&*path.to_string_lossy()) && error.contains(part), "{error}");
         }
     }

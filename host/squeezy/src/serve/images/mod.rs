@@ -54,7 +54,9 @@ pub enum PinError {
     #[error("{0}")]
     Image(#[from] ImageError),
     /// The image does not exist.
-    #[error("there is no image {0:?}")]
+    #[error(
+        "there is no image {0:?}: build it with `guest/image/build.sh`, or name one in a registry as REGISTRY/NAME:TAG"
+    )]
     Missing(String),
     /// A stored image has disappeared.
     #[error("its image {0} is missing: rebuild it with `squeezy function create --overwrite`")]
