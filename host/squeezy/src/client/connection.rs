@@ -125,9 +125,7 @@ pub enum ClientError {
         reason: String,
     },
     /// A function of this name already exists.
-    #[error(
-        "a function with this name exists: change it with --overwrite, or choose another name with --name"
-    )]
+    #[error("a function with this name exists: change it with --overwrite, or choose another name")]
     Exists,
     /// The daemon refused the request.
     #[error("{message} (status {status})")]
