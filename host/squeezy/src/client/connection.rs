@@ -7,6 +7,7 @@ use squeezy_node::ImageError;
 use squeezy_trust::{SYSTEM, trusting};
 use std::{
     fmt::Display,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -62,12 +63,12 @@ pub enum ClientError {
         reason: String,
     },
     /// The key cannot be read.
-    #[error("the daemon's key cannot be read from {}: {error}; give its path (`key` in the daemon's state directory) with --key-file or $SQUEEZY_KEY_FILE", path.display())]
+    #[error("the daemon's key cannot be read from {}: {error}; {}", path.display(), another_key(error))]
     Key {
         /// Where it should be.
         path: PathBuf,
         /// The operating system's error.
-        error: std::io::Error,
+        error: io::Error,
     },
     /// A function's definition cannot be used.
     #[error("{0}")]
@@ -112,7 +113,7 @@ pub enum ClientError {
     NoScript,
     /// The terminal cannot be used.
     #[error("cannot draw on the terminal: {0}; `squeezy status` does not need one")]
-    Terminal(std::io::Error),
+    Terminal(io::Error),
     /// The name is not valid.
     #[error("{0:?} is not a valid name: use letters, digits, '-', '_' and '.'")]
     Name(String),
@@ -135,6 +136,18 @@ pub enum ClientError {
         /// The daemon's message.
         message: String,
     },
+}
+
+/// How to come by a key.
+fn another_key(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "run this as root, or have the operator make you a key (`squeezy key create`) and name its file with --key-file or $SQUEEZY_KEY_FILE"
+        }
+        _ => {
+            "give its path (`key` in the daemon's state directory) with --key-file or $SQUEEZY_KEY_FILE"
+        }
+    }
 }
 
 impl ClientError {
@@ -276,4 +289,21 @@ fn accepted((status, answer): (u16, Value)) -> Result<Value, ClientError> {
 
 fn authorization(key: &str) -> String {
     format!("Basic {}", BASE64_STANDARD.encode(key.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_no_key_is_told_how_to_come_by_one() {
+        for (kind, part) in [
+            (io::ErrorKind::PermissionDenied, "; run this as root, or have the operator"),
+            (io::ErrorKind::NotFound, "; give its path (`key` in the daemon's state directory)"),
+        ] {
+            let error = ClientError::Key { path: "/state/key".into(), error: kind.into() };
+            let error = error.to_string();
+            assert!(error.contains(part) && error.ends_with("$SQUEEZY_KEY_FILE"), "{error}");
+        }
+    }
 }

@@ -120,9 +120,17 @@ pub use memory::prepare;
 /// Why the daemon cannot start, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A file or directory cannot be read or created.
+    /// The configuration's file cannot be read.
     #[error("{}: {error}", path.display())]
     File {
+        /// Its path.
+        path: PathBuf,
+        /// The operating system's error.
+        error: io::Error,
+    },
+    /// The log's file cannot be written.
+    #[error("{}: {error}; choose another `log_file`", path.display())]
+    Log {
         /// Its path.
         path: PathBuf,
         /// The operating system's error.
@@ -194,7 +202,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     config.functions.extend(given.iter().cloned());
     let output = match &config.log_file {
         Some(path) => log::Output::file(path)
-            .map_err(|error| ServeError::File { path: path.clone(), error })?,
+            .map_err(|error| ServeError::Log { path: path.clone(), error })?,
         None => log::Output::standard(),
     };
     log::send_to(output, config.log_format);

@@ -90,7 +90,7 @@ pub struct StoredCode {
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// A file or directory cannot be read or written.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}{}", path.display(), way_out(error))]
     File {
         /// Its path.
         path: PathBuf,
@@ -135,6 +135,18 @@ pub enum StateError {
         MOST_BYTES_OF_ONE >> 20
     )]
     FullOfOne,
+}
+
+/// What is to be done about an error of the operating system; one of ours says it itself.
+fn way_out(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            if error.raw_os_error().is_some() =>
+        {
+            "; run the daemon as its owner, or choose another `state_directory`"
+        }
+        _ => "",
+    }
 }
 
 /// The state directory, locked for this process.
@@ -557,6 +569,19 @@ mod tests {
         assert!(error.contains(&own) && error.lines().count() == 1, "{error}");
         drop(state);
         assert!(State::open(directory.path()).is_ok());
+    }
+
+    #[test]
+    fn who_may_not_use_the_directory_is_told_what_to_do() {
+        let text = |error| StateError::File { path: "/state".into(), error }.to_string();
+        let part = "; run the daemon as its owner, or choose another `state_directory`";
+        for denied in [Errno::ACCESS, Errno::ROFS] {
+            let error = text(denied.into());
+            assert!(error.starts_with("/state: ") && error.ends_with(part), "{error}");
+        }
+        let own = io::Error::new(io::ErrorKind::PermissionDenied, "run `chmod 600 key`");
+        assert_eq!(text(own), "/state: run `chmod 600 key`");
+        assert!(!text(Errno::NOSPC.into()).contains("state_directory"));
     }
 
     #[tokio::test]

@@ -32,8 +32,10 @@ pub struct TlsFiles {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}; `{named_by}` has to name a file that the daemon may read", path.display())]
     File {
+        /// The key of the configuration that names it.
+        named_by: &'static str,
         /// Its path.
         path: PathBuf,
         /// The operating system's error.
@@ -160,10 +162,12 @@ impl TlsFiles {
     }
 
     fn read(&self) -> Result<Contents, TlsError> {
-        let read = |path: &Path| {
-            fs::read(path).map_err(|error| TlsError::File { path: path.to_owned(), error })
+        let read = |named_by, path: &Path| {
+            let path = path.to_owned();
+            fs::read(&path).map_err(|error| TlsError::File { named_by, path, error })
         };
-        Ok(Contents { certificate: read(&self.certificate)?, key: read(&self.key)? })
+        let certificate = read("tls_certificate", &self.certificate)?;
+        Ok(Contents { certificate, key: read("tls_key", &self.key)? })
     }
 
     fn acceptor(&self, contents: &Contents) -> Result<TlsAcceptor, TlsError> {
@@ -222,9 +226,12 @@ pub mod tests {
             fs::write(path, good).unwrap();
         }
         fs::remove_file(&first.key).unwrap();
-        assert!(matches!(tls.reload(), Err(TlsError::File { .. })));
+        let error = tls.reload().unwrap_err().to_string();
+        assert!(error.contains("first.key: ") && error.contains("`tls_key`"), "{error}");
         tls.replace(second.load().unwrap());
         assert!(!tls.reload().unwrap());
-        assert!(matches!(Tls::open(first), Err(TlsError::File { .. })));
+        fs::remove_file(&first.certificate).unwrap();
+        let error = Tls::open(first).err().unwrap().to_string();
+        assert!(error.contains("first.pem: ") && error.contains("`tls_certificate`"), "{error}");
     }
 }

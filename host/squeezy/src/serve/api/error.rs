@@ -12,6 +12,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
+use bytesize::ByteSize;
 use serde_json::json;
 use squeezy_store::ReadError;
 
@@ -45,7 +46,11 @@ impl ApiError {
     }
 
     pub fn too_large(bytes: usize, most: usize) -> Self {
-        let message = format!("Request larger than allowed: {bytes} > {most} bytes.");
+        // The first sentence is OpenWhisk's.
+        let message = format!(
+            "Request larger than allowed: {bytes} > {most} bytes. The most is {}.",
+            ByteSize(most as u64)
+        );
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
