@@ -72,7 +72,7 @@ impl Artifacts {
             Err(VmError::Missing {
                 what: "the directory of kernels and images",
                 path,
-                remedy: "build them with `make`, or give the directory with `--build` or $SQUEEZY_BUILD",
+                remedy: "install squeezy-guest, build them with `make`, or give the directory with `--build` or $SQUEEZY_BUILD",
             })
         }
     }

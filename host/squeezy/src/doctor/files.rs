@@ -14,14 +14,22 @@ use std::{io, net::TcpListener, path::Path};
 /// Free space for the state that runs out soon: an image of a function is some hundred MiB.
 const LITTLE_SPACE_BYTES: u64 = 1 << 30;
 
+/// What is to be done about state that is not open to this user.
+pub const OTHER_STATE: &str = "run the daemon as its owner, or choose another `state_directory`";
+
 /// Looks at everything.
 pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Finding> {
     let mut findings = vec![Finding::of("QEMU", probe_qemu(&QemuOptions::default().program))];
     match files {
         Err(error) => findings.push(Finding::of("kernel", Err(error))),
         Ok(files) => {
-            findings.push(exists("kernel", &files.kernel(Kernel::Release), "make kernel-release"));
-            findings.push(exists("initramfs", &files.initramfs(), "make image"));
+            for (subject, path, target) in [
+                ("kernel", files.kernel(Kernel::Release), "kernel-release"),
+                ("initramfs", files.initramfs(), "image"),
+            ] {
+                let remedy = format!("install squeezy-guest, or `make {target}` in a checkout");
+                findings.push(exists(subject, &path, remedy));
+            }
             findings.extend(config.functions.iter().map(|entry| function(entry, &files)));
         }
     }
@@ -34,14 +42,10 @@ pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Findin
     findings
 }
 
-fn exists(subject: &str, path: &Path, command: &str) -> Finding {
+fn exists(subject: &str, path: &Path, remedy: String) -> Finding {
     match path.metadata() {
         Ok(_) => Finding::good(subject, path.display().to_string()),
-        Err(error) => Finding::wrong(
-            subject,
-            format!("{}: {error}", path.display()),
-            format!("`{command}` in a checkout"),
-        ),
+        Err(error) => Finding::wrong(subject, format!("{}: {error}", path.display()), remedy),
     }
 }
 
@@ -50,7 +54,7 @@ fn function(entry: &FunctionEntry, files: &Artifacts) -> Finding {
     match FunctionImage::find(&entry.path, files) {
         Ok(FunctionImage { function, image, .. }) => {
             let subject = format!("function {}", function.name);
-            exists(&subject, &image, &format!("guest/image/build.sh {path}"))
+            exists(&subject, &image, format!("`guest/image/build.sh {path}` in a checkout"))
         }
         Err(error) => Finding::of("function", Err(error)),
     }
@@ -61,11 +65,7 @@ fn state(directory: &Path) -> Finding {
     let subject = "state directory";
     let wrong = |path: &Path, error: io::Error| {
         let found = format!("{}: {error}", path.display());
-        Finding::wrong(
-            subject,
-            found,
-            "run the daemon as its owner, or choose another `state_directory`",
-        )
+        Finding::wrong(subject, found, OTHER_STATE)
     };
     let existing = directory.ancestors().find(|path| path.as_os_str().is_empty() || path.exists());
     let existing = match existing {
@@ -145,11 +145,14 @@ mod tests {
         for subject in ["kernel", "initramfs", "function"] {
             let finding = findings.iter().find(|finding| finding.subject == subject).unwrap();
             assert_eq!(finding.verdict, Wrong, "{finding:?}");
+            // Whoever has packages has no checkout.
+            let is_packaged = format!("{finding:?}").contains("install squeezy-guest");
+            assert_eq!(is_packaged, subject != "function", "{finding:?}");
         }
         let missing = Artifacts::find(Some(&directory.path().join("none")));
         let findings = examine(&config, missing);
         let kernel = findings.iter().find(|finding| finding.subject == "kernel").unwrap();
-        assert!(kernel.verdict == Wrong && kernel.found.contains("make"), "{kernel:?}");
+        assert!(kernel.verdict == Wrong && kernel.found.contains("squeezy-guest"), "{kernel:?}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod drives;
 mod files;
 mod finding;
 mod machine;
+mod needed;
 mod pulls;
 
 use crate::{
@@ -18,8 +19,12 @@ use std::{path::PathBuf, process::ExitCode};
 /// Says what works on this machine, what will be slow, and what to do about it.
 ///
 /// Looks at the processor's virtualization, QEMU, memory and huge pages, limits, the state directory and its disk, the
-/// log file, kernel, images and the programs that pull them or pack large code, for a daemon with this configuration. It
-/// changes nothing, and takes a few seconds at most. The exit status is 1 if something keeps the daemon from serving.
+/// key, the certificate, what a collector and registries are shown, the log file, kernel, images and the programs that
+/// pull them or pack large code, for a daemon with this configuration. It changes nothing, and takes a few seconds at
+/// most. The exit status is 1 if something keeps the daemon from serving.
+///
+/// Limits, and what can be read and written, are those of whoever runs it. For the service, run it as its user:
+/// `runuser -u squeezy -- squeezy doctor --config /etc/squeezy/squeezy.toml`.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// The configuration of the daemon; without it all keys have their defaults.
@@ -44,6 +49,7 @@ pub async fn main(args: Args) -> Result<ExitCode, ServeError> {
     let examined = tokio::task::spawn_blocking(move || {
         let mut findings = machine::examine(&config);
         findings.extend(files::examine(&config, Artifacts::find(build.as_deref())));
+        findings.extend(needed::examine(&config));
         findings
     });
     let mut findings = examined.await.map_err(|error| ServeError::Internal(error.to_string()))?;

@@ -17,26 +17,32 @@ const MOST_BYTES: usize = 4096;
 pub struct Key(String);
 
 impl Key {
+    /// Reads the key from the file; `None` if there is no file. What is wrong with it is said with the way out.
+    pub fn read(path: &Path) -> io::Result<Option<Self>> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
+            let problem = format!(
+                "users other than its owner can read or change the key: run `chmod 600 {}`; if they may have read it, delete it to get a new one",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+        }
+        // What is no text is no key either.
+        Self::parse(String::from_utf8(text).unwrap_or_default().trim()).map(Some)
+    }
+
     /// Reads the key from the file. If there is none, creates one that only its owner can read.
     pub fn read_or_make(path: &Path) -> io::Result<Self> {
-        match fs::read_to_string(path) {
-            Ok(text) => {
-                if fs::metadata(path)?.permissions().mode() & 0o077 != 0 {
-                    let problem = format!(
-                        "users other than its owner can read or change the key: run `chmod 600 {}`; if they may have read it, delete it to get a new one",
-                        path.display()
-                    );
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
-                }
-                Self::parse(text.trim())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = format!("{}:{}", random(NAME_BYTES)?, random(SECRET_BYTES)?);
-                write_whole(path, format!("{key}\n").as_bytes())?;
-                Ok(Self(key))
-            }
-            Err(error) => Err(error),
+        if let Some(key) = Self::read(path)? {
+            return Ok(key);
         }
+        let key = format!("{}:{}", random(NAME_BYTES)?, random(SECRET_BYTES)?);
+        write_whole(path, format!("{key}\n").as_bytes())?;
+        Ok(Self(key))
     }
 
     fn parse(text: &str) -> io::Result<Self> {
@@ -47,7 +53,9 @@ impl Key {
         if valid {
             Ok(Self(text.to_owned()))
         } else {
-            Err(io::Error::other("not NAME:SECRET with a secret of at least 16 characters"))
+            Err(io::Error::other(
+                "not NAME:SECRET, SECRET of 16 characters or more: delete it to get a new one",
+            ))
         }
     }
 
@@ -96,6 +104,7 @@ mod tests {
     fn a_key_is_made_once_and_for_its_owner() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
+        assert!(Key::read(&path).unwrap().is_none() && !path.exists());
         let made = Key::read_or_make(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(Key::read_or_make(&path).unwrap().0, made.0);
@@ -105,8 +114,11 @@ mod tests {
             assert!(refused.contains(&format!("`chmod 600 {}`", path.display())), "{refused}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        fs::write(&path, "short").unwrap();
-        assert!(Key::read_or_make(&path).is_err());
+        for wrong in [&b"short"[..], b"name:0123456789abcdef\xff"] {
+            fs::write(&path, wrong).unwrap();
+            let refused = Key::read_or_make(&path).err().unwrap().to_string();
+            assert!(refused.contains("delete it to get a new one"), "{refused}");
+        }
     }
 
     #[test]

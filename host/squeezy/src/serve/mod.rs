@@ -42,11 +42,15 @@ pub use callers::Role;
 use clap::Args as ClapArgs;
 pub use config::{Config, FunctionEntry, HELP as CONFIG_HELP};
 use connections::ConnectionLimits;
-use kept::{KEY, Kept};
+pub use kept::KEY;
+use kept::Kept;
+pub use key::Key;
 use log::{Log, log_line, log_warning};
 use metrics::{Seen, Watch};
 use probes::Probes;
-pub use registry::{NEEDS as NEEDS_OF_PULLS, probe as probe_pulls, probe_packer};
+pub use registry::{
+    NEEDS as NEEDS_OF_PULLS, check_credentials, probe as probe_pulls, probe_packer,
+};
 pub use reload::Reloaded;
 use reload::Reloader;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -66,8 +70,11 @@ use std::{
     time::{Duration, Instant},
 };
 use strangers::Strangers;
+pub use telemetry::check_collector;
 use telemetry::{Telemetry, TelemetryError, Traced};
 use tenants::Tenants;
+#[cfg(test)]
+pub use tls::tests::make as make_certificate;
 use tls::{Tls, TlsError};
 use tokio::{
     net::TcpListener,

@@ -370,7 +370,14 @@ fn a_key_that_others_can_read_is_refused() {
     let key = directory.join("state/key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let error = refusal(directory, &[]);
-    assert!(error.contains(&format!("chmod 600 {}", key.display())), "{error}");
+    let way_out = format!("chmod 600 {}", key.display());
+    assert!(error.contains(&way_out), "{error}");
+    // Whoever asks before finds that out, too.
+    let mut doctor = squeezy();
+    doctor.args(["doctor", "--config"]).arg(directory.join("squeezy.toml"));
+    let output = doctor.arg("--build").arg(directory).output().unwrap();
+    let (findings, _) = said(&output);
+    assert!(output.status.code() == Some(1) && findings.contains(&way_out), "{output:?}");
 }
 
 #[test]

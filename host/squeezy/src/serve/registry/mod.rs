@@ -21,6 +21,7 @@ use super::{
     tenants::{OverQuota, Tenancy},
 };
 use crate::mutex::lock;
+pub use credentials::check as check_credentials;
 use fetch::Access;
 pub use index::{Index, PulledImage};
 pub use probe::{NEEDS, probe, probe_packer};
@@ -48,9 +49,6 @@ const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Name of the image in the directory where it is made.
 const IMAGE: &str = "image.erofs";
-
-/// Name of the file with credentials in the state directory.
-const CREDENTIALS: &str = "registry-auth.json";
 
 /// Why an image cannot be pulled, as one sentence without directories of the host.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -419,9 +417,7 @@ impl Registry {
         config: &Config,
         reference: &Reference,
     ) -> Result<Credentials, PullError> {
-        let given = config.registry_auth.as_deref();
-        let file = given.map_or_else(|| self.work.state().join(CREDENTIALS), Path::to_owned);
-        credentials::find(&file, given.is_some(), reference)
+        credentials::find(config.registry_auth.as_deref(), self.work.state(), reference)
     }
 
     async fn make(

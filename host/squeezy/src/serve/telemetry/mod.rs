@@ -22,6 +22,7 @@ pub use call::TracedCall;
 use clock::Clock;
 pub use events::Traced;
 use export::{Counts, Exporter};
+use http::HeaderMap;
 use ids::Ids;
 use queue::Queue;
 use span::Span;
@@ -42,16 +43,22 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(3);
 /// Names another file with certificates of authorities, as for OpenSSL.
 const CERTIFICATES: &str = "SSL_CERT_FILE";
 
+/// What is to be done about a file that cannot be used.
+const OTHER_HEADERS: &str = "mend it, or name another `otlp_headers_file`";
+const OTHER_CERTIFICATES: &str = "install ca-certificates, or name another file in $SSL_CERT_FILE";
+
 /// Why nothing can be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// A file cannot be used.
-    #[error("{}: {reason}", path.display())]
+    #[error("{}: {reason}; {remedy}", path.display())]
     File {
         /// Its path.
         path: PathBuf,
         /// Why.
         reason: String,
+        /// What to do about it.
+        remedy: &'static str,
     },
     /// The system has no thread or no random number for it.
     #[error("traces cannot be sent: {0}")]
@@ -77,22 +84,8 @@ impl Telemetry {
         begin: Instant,
         watch: &Watch,
     ) -> Result<Arc<Self>, TelemetryError> {
-        let Collector { endpoint, headers_file, sampling, metrics_interval } = collector;
-        let headers = match &headers_file {
-            Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| error.to_string());
-                text.and_then(|text| headers::parse(&text)).map_err(|r| failed(path, r))?
-            }
-            None => http::HeaderMap::new(),
-        };
-        let mut agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .user_agent(concat!("squeezy/", env!("CARGO_PKG_VERSION")));
-        if endpoint.is_secure() {
-            let file = env::var_os(CERTIFICATES).map_or_else(|| SYSTEM.into(), PathBuf::from);
-            agent = agent.tls_config(trusting(&file).map_err(|reason| failed(&file, reason))?);
-        }
+        let (headers, agent) = client(&collector)?;
+        let Collector { endpoint, sampling, metrics_interval, .. } = collector;
         let counts = Counts {
             sent: watch.metrics.spans_sent.clone(),
             dropped: watch.metrics.spans_dropped.clone(),
@@ -104,7 +97,7 @@ impl Telemetry {
             queue: queue.clone(),
             endpoint,
             headers,
-            agent: agent.build().new_agent(),
+            agent,
             resource: export::resource(uuid(&random(16)?).into(), host.into()),
             clock: Clock::new(begin),
             counts,
@@ -140,8 +133,35 @@ impl Telemetry {
     }
 }
 
-fn failed(path: &Path, reason: String) -> TelemetryError {
-    TelemetryError::File { path: path.to_owned(), reason }
+/// Whether something can be sent to this collector, for all that can be known without asking it.
+pub fn check_collector(collector: &Collector) -> Result<(), TelemetryError> {
+    client(collector).map(drop)
+}
+
+/// What sends requests to a collector, and the headers of each.
+fn client(collector: &Collector) -> Result<(HeaderMap, ureq::Agent), TelemetryError> {
+    let headers = match &collector.headers_file {
+        Some(path) => {
+            let text = fs::read_to_string(path).map_err(|error| error.to_string());
+            let headers = text.and_then(|text| headers::parse(&text));
+            headers.map_err(|reason| failed(path, reason, OTHER_HEADERS))?
+        }
+        None => HeaderMap::new(),
+    };
+    let mut agent = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .user_agent(concat!("squeezy/", env!("CARGO_PKG_VERSION")));
+    if collector.endpoint.is_secure() {
+        let file = env::var_os(CERTIFICATES).map_or_else(|| SYSTEM.into(), PathBuf::from);
+        let trusted = trusting(&file);
+        agent = agent.tls_config(trusted.map_err(|r| failed(&file, r, OTHER_CERTIFICATES))?);
+    }
+    Ok((headers, agent.build().new_agent()))
+}
+
+fn failed(path: &Path, reason: String, remedy: &'static str) -> TelemetryError {
+    TelemetryError::File { path: path.to_owned(), reason, remedy }
 }
 
 /// 32 hexadecimal digits as a UUID of random numbers.
