@@ -33,12 +33,19 @@ pub struct Reloaded {
     pub needs_restart: Vec<Difference>,
 }
 
+/// What is said where there is nothing to read.
+const NO_FILE: &str =
+    "the daemon was started without --config, so there is no configuration to read again";
+
 /// Why nothing of the configuration has changed, as one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// There is nothing to read.
-    #[error("the daemon was started without --config, so there is no configuration to read again")]
+    #[error("{NO_FILE}")]
     NoFile,
+    /// There is nothing to read, but the operator's key is another one.
+    #[error("{NO_FILE}; the operator's key has changed")]
+    NoFileButKey,
     /// The new configuration cannot be used, or what is to be the operator's key.
     #[error("{0}; nothing has changed")]
     Bad(String),
@@ -73,6 +80,7 @@ impl Reloader {
         let _changing = self.changing.lock().await;
         let is_other_key = self.follow_key().await?;
         self.follow_configuration().await.map_err(|error| match error {
+            ReloadError::NoFile if is_other_key => ReloadError::NoFileButKey,
             ReloadError::Bad(problem) if is_other_key => ReloadError::BadButKey(problem),
             other => other,
         })
@@ -133,5 +141,25 @@ impl fmt::Display for Reloaded {
             lines.push("the configuration is what the daemon runs with".to_owned());
         }
         f.write_str(&lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::{kept::KEY, service::tests::service};
+    use std::fs;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+    async fn another_key_is_said_where_there_is_no_configuration() {
+        let (service, _hold, directory) = service().await;
+        let key = service.config().state_directory.join(KEY);
+        assert!(key.starts_with(directory.path()) && key.exists());
+        let reloader = Reloader::new(None, Vec::new(), service, None);
+        let said = async || reloader.reload().await.unwrap_err().to_string();
+        assert!(!said().await.contains("key"));
+        fs::remove_file(&key).unwrap();
+        assert!(said().await.ends_with("; the operator's key has changed"));
+        assert!(!said().await.contains("key"));
     }
 }

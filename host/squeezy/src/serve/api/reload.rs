@@ -25,7 +25,7 @@ pub async fn reload(
 impl From<ReloadError> for ApiError {
     fn from(error: ReloadError) -> Self {
         let status = match error {
-            ReloadError::NoFile => StatusCode::CONFLICT,
+            ReloadError::NoFile | ReloadError::NoFileButKey => StatusCode::CONFLICT,
             ReloadError::Bad(_) | ReloadError::BadButKey(_) => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.to_string())

@@ -42,7 +42,7 @@ pub(in crate::serve) async fn service() -> (Arc<Service>, Sender<()>, TempDir) {
         fs::write(file, "").unwrap();
     }
     fs::write(image.with_extension("toml"), definition).unwrap();
-    let text = "memory = \"64T\"\npolicy = \"static\"\naccelerator = \"tcg\"\nqueue = 1";
+    let text = "state_directory = \".\"\nmemory = \"64T\"\npolicy = \"static\"\naccelerator = \"tcg\"\nqueue = 1";
     let config = Config::parse(text, directory.path()).unwrap();
     let (hold, gate) = channel();
     let gate = Arc::new(Gate(Mutex::new(gate)));
