@@ -387,7 +387,7 @@ fn what_there_is_not_is_said() {
     empty_build(directory);
     let daemon = daemon(directory);
     for (method, path, status, part) in [
-        ("GET", "/triggers", 200, ""),
+        ("GET", "/triggers?limit=201", 400, "limit must be"),
         ("GET", "/triggers/t", 404, "no triggers"),
         ("PUT", "/triggers/t", 501, "call an action"),
         ("POST", "/rules/r", 501, "call an action"),
@@ -400,11 +400,14 @@ fn what_there_is_not_is_said() {
         let body = (method != "GET").then(|| json!({ "exec": { "kind": "sequence" } }));
         let (is, answer) = daemon.ask(method, &format!("/namespaces/_{path}"), body);
         assert_eq!(is, status, "{method} {path}: {answer}");
-        if status != 200 {
-            let error = answer["error"].as_str().unwrap();
-            assert!(error.contains(part), "{error}");
-            assert!(answer["code"].is_string());
-        }
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.contains(part), "{error}");
+        assert!(answer["code"].is_string());
+    }
+    for kind in ["triggers", "rules"] {
+        let ask = |query: &str| daemon.ask("GET", &format!("/namespaces/_/{kind}{query}"), None);
+        assert_eq!(ask(""), (200, json!([])));
+        assert_eq!(ask("?count=true"), (200, json!({ kind: 0 })));
     }
     let missing = directory.join("missing");
     let mut list = daemon.client_command(&["function", "list"]);

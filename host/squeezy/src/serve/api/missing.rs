@@ -1,12 +1,20 @@
 //! OpenWhisk features that this daemon does not have: triggers and rules, and feeds for them.
 
-use super::{Api, error::ApiError};
+use super::{
+    Api,
+    actions::{ListOptions, Page},
+    error::ApiError,
+};
 use axum::{
     Json, Router,
+    extract::{Query, rejection::QueryRejection},
     http::StatusCode,
     routing::{get, post},
 };
-use serde_json::{Value, json};
+use serde_json::Value;
+
+/// A part of a query, if it can be read.
+type Given<T> = Result<Query<T>, QueryRejection>;
 
 /// Routes below a namespace.
 pub fn router() -> Router<Api> {
@@ -16,10 +24,11 @@ pub fn router() -> Router<Api> {
             .delete(move || async move { not_found(one) })
             .put(move || async move { not_implemented(kind) })
             .post(move || async move { not_implemented(kind) });
+        let list = get(move |options: Given<ListOptions>, page: Given<Page>| async move {
+            nothing(kind, options, page)
+        });
         // Clients list all of them before they know better.
-        router = router
-            .route(&format!("/{kind}"), get(nothing))
-            .route(&format!("/{kind}/{{name}}"), named);
+        router = router.route(&format!("/{kind}"), list).route(&format!("/{kind}/{{name}}"), named);
     }
     router
 }
@@ -30,8 +39,13 @@ pub fn feeds() -> Router<Api> {
     Router::new().route("/namespaces/whisk.system/actions/alarms/{feed}", feed)
 }
 
-async fn nothing() -> Json<Value> {
-    Json(json!([]))
+fn nothing(
+    kind: &str,
+    options: Given<ListOptions>,
+    page: Given<Page>,
+) -> Result<Json<Value>, ApiError> {
+    let (Query(options), Query(page)) = (options?, page?);
+    Ok(Json(page.of(kind, Vec::new(), options)?))
 }
 
 fn not_found(one: &str) -> ApiError {
