@@ -144,6 +144,7 @@ fn a_role_opens_what_it_says_and_only_the_operator_manages() {
         ("GET", "/namespaces/_/actions/f", [200, 200, 403, 403]),
         ("GET", "/namespaces/_/activations", [200, 200, 403, 403]),
         ("GET", "/namespaces/_/packages", [200, 200, 403, 403]),
+        ("GET", "/namespaces/_/limits", [200, 200, 403, 403]),
         ("GET", "/namespaces/_/actions/none/", [404, 404, 403, 403]),
         ("POST", "/namespaces/_/actions/none/f", [404, 403, 404, 403]),
         ("DELETE", "/namespaces/_/packages/none", [404, 403, 403, 403]),
@@ -270,6 +271,14 @@ fn what_a_namespace_may_have_is_bounded_and_its_neighbours_are_not_affected() {
     for key in [&acme, &zeta] {
         assert_eq!(world.ask(key, "PUT", "/namespaces/_/actions/f", image()).0, 200);
     }
+    // As OpenWhisk says it; the operator's own have no bound.
+    let calls = |(status, limits): (u16, Value)| {
+        assert_eq!((status, &limits["actionMemoryMin"]), (200, &json!(32)), "{limits}");
+        ["invocationsPerMinute", "concurrentInvocations"].map(|name| limits[name].clone())
+    };
+    let path = "/namespaces/_/limits";
+    assert_eq!(calls(world.ask(&acme, "GET", path, None)), [json!(3), json!(256)]);
+    assert_eq!(calls(world.daemon.ask("GET", path, None)), [Value::Null, Value::Null]);
     let (status, refused) = world.ask(&acme, "PUT", "/namespaces/_/actions/g", image());
     let right = "The namespace may have 1 actions: delete one first.";
     assert_eq!((status, refused["error"].as_str()), (413, Some(right)));

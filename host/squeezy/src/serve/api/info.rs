@@ -2,11 +2,14 @@
 
 use super::Api;
 use crate::serve::service::Service;
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::{Extension, State},
+};
 use serde_json::{Map, Value, json};
-use squeezy_node::function::{MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
+use squeezy_node::function::{MAX_CALLS_PER_INSTANCE, MAX_MEMORY_BYTES, MIN_MEMORY_BYTES};
 use squeezy_openwhisk::{
-    MAX_LOGS_MIB, MAX_TIMEOUT_MS,
+    MAX_LOGS_MIB, MAX_TIMEOUT_MS, Namespace,
     kind::{self, KINDS},
     sequence::MOST_ACTIONS,
 };
@@ -41,4 +44,33 @@ pub fn describe(service: &Service) -> Json<Value> {
         },
         "build": env!("CARGO_PKG_VERSION"),
     }))
+}
+
+/// The limits of a namespace's calls and of its actions. A rate that has no bound is left out.
+pub async fn limits(
+    State(api): State<Api>,
+    Extension(namespace): Extension<Namespace>,
+) -> Json<Value> {
+    let quotas = api.tenants.quotas(&namespace);
+    let mut limits = json!({
+        // There are no triggers.
+        "firesPerMinute": 0,
+        "actionMemoryMin": MIN_MEMORY_BYTES >> 20,
+        "actionMemoryMax": MAX_MEMORY_BYTES >> 20,
+        "actionLogsMin": 0,
+        "actionLogsMax": MAX_LOGS_MIB,
+        "actionDurationMin": 1,
+        "actionDurationMax": MAX_TIMEOUT_MS,
+        "actionConcurrencyMin": 1,
+        "actionConcurrencyMax": MAX_CALLS_PER_INSTANCE,
+    });
+    for (name, quota) in [
+        ("invocationsPerMinute", quotas.calls_per_minute),
+        ("concurrentInvocations", quotas.concurrent_calls),
+    ] {
+        if let Some(quota) = quota {
+            limits[name] = quota.into();
+        }
+    }
+    Json(limits)
 }

@@ -107,6 +107,7 @@ pub fn router(
         .route("/activations/{id}", get(activations::show))
         .route("/activations/{id}/result", get(activations::result))
         .route("/activations/{id}/logs", get(activations::logs))
+        .route("/limits", get(info::limits))
         .merge(missing::router())
         .layer(middleware::from_fn_with_state(api.clone(), namespaces::known));
     let protected = Router::new()
