@@ -830,11 +830,41 @@ func main() {
     let daemon = Daemon::start(&build, "");
     assert!(program.len() > 1_000_000, "it has a drive");
     for code in [base64(&program), archive(&[("exec", &program)])] {
-        let answer =
-            first_answer(&daemon, json!({ "kind": "native:1", "code": code }), json!({ "x": 1 }));
-        assert_eq!(answer["got"]["value"], json!({ "x": 1 }), "{answer}");
-        assert!(answer["got"]["activation_id"].is_string(), "{answer}");
+        answers_what_it_gets(&daemon, code);
     }
+}
+
+/// Has a program that answers with what it gets do so.
+#[track_caller]
+fn answers_what_it_gets(daemon: &Daemon, code: String) {
+    let exec = json!({ "kind": "native:1", "code": code });
+    let answer = first_answer(daemon, exec, json!({ "x": 1 }));
+    assert_eq!(answer["got"]["value"], json!({ "x": 1 }), "{answer}");
+    assert!(answer["got"]["activation_id"].is_string(), "{answer}");
+}
+
+#[test]
+fn a_program_that_is_not_static_runs_in_a_vm() {
+    let Some(build) = build_with("runtime-native") else { return };
+    let source = r#"use std::{fs::File, io::{BufRead, Write, stdin}, os::fd::FromRawFd};
+fn main() {
+    let mut answers = unsafe { File::from_raw_fd(3) };
+    for call in stdin().lock().lines() {
+        let answer = format!("{{\"got\": {}}}\n", call.unwrap());
+        answers.write_all(answer.as_bytes()).unwrap();
+    }
+}"#;
+    let work = tempfile::tempdir().unwrap();
+    let [hello, exec] = ["hello.rs", "exec"].map(|name| work.path().join(name));
+    fs::write(&hello, source).unwrap();
+    // The toolchain of this directory is what the tests are built with.
+    let mut rustc = Command::new("rustc");
+    rustc.args(["-O", "--edition", "2021", "-C", "strip=symbols", "-o"]).arg(&exec).arg(&hello);
+    assert!(rustc.status().unwrap().success());
+    let program = fs::read(exec).unwrap();
+    let interpreter = b"/lib64/ld-linux-x86-64.so.2";
+    assert!(program.windows(interpreter.len()).any(|part| part == interpreter), "it is static");
+    answers_what_it_gets(&Daemon::start(&build, ""), base64(&program));
 }
 
 #[test]
