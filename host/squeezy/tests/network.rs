@@ -4,35 +4,51 @@ mod common;
 #[path = "../../../scripts/outside.rs"]
 mod outside;
 
-use common::{Daemon, build, skip, until};
-use outside::{Outside, PRIVATE, PUBLIC, serve};
+use common::{Daemon, build, skip, until, value};
+use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
 use rustix::{
     mount::{MountPropagationFlags, mount_bind, mount_change},
     thread::{UnshareFlags, unshare_unsafe},
 };
 use serde_json::{Value, json};
 use std::{
-    fs,
-    net::{Ipv4Addr, UdpSocket},
+    fs, io,
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
     path::Path,
     sync::mpsc,
+    thread,
 };
 
-/// Answers with what a page says, or with why it cannot be had.
+/// Answers with what a page says, or with why it cannot be had; or, if there are hosts, with the ports that are open
+/// there.
 const FETCH: &str = "\
-import urllib.request
-def main(a):
+import socket, urllib.request
+def fetch(url):
     try:
-        return {'page': urllib.request.urlopen(a['url'], timeout=20).read().decode()}
+        return {'page': urllib.request.urlopen(url, timeout=20).read().decode()}
     except OSError as error:
         return {'problem': str(error)}
+def scan(hosts, ports):
+    found = []
+    for host in hosts:
+        for port in ports:
+            try:
+                socket.create_connection((host, port), timeout=20).close()
+            except ConnectionRefusedError:
+                continue
+            found.append([host, port])
+    return {'found': found}
+def main(a):
+    return scan(a['hosts'], a['ports']) if 'hosts' in a else fetch(a['url'])
 ";
 
-/// Says whether somebody ends a connection on which nothing is said, before it has waited for too long.
+/// Has what it says said again, and then says whether somebody ends the connection before it has waited for too long.
 const HOLD: &str = "\
 import socket
 def main(a):
     with socket.create_connection((a['host'], a['port']), timeout=40) as held:
+        held.sendall(b'hello')
+        held.makefile('rb').read(5)
         try:
             return {'ended': not held.recv(1)}
         except ConnectionError:
@@ -40,21 +56,27 @@ def main(a):
 ";
 
 /// What asks this name server, the only one, for the address of a name gets its own public address; that of a name that
-/// begins with `inner`, its private one.
+/// begins with `inner`, its private one; and that of one that begins with `turn`, the former for the first question, and
+/// the latter for all others.
 fn serve_names(outside: &Outside) {
     let (opened, ready) = mpsc::channel();
     let _ = outside.run(move || {
         let socket = UdpSocket::bind("0.0.0.0:53").unwrap();
         opened.send(()).unwrap();
-        let mut query = [0; 512];
+        let (mut query, mut first) = ([0; 512], None);
         loop {
             let (length, from) = socket.recv_from(&mut query).unwrap();
             let question = &query[12..length];
             let end = question.iter().position(|&byte| byte == 0).unwrap() + 5;
             let is_address = question[end - 4..end] == [0, 1, 0, 1];
-            let is_inner = question[1..].starts_with(b"inner");
+            let begins_with = |part: &[u8]| question[1..].starts_with(part);
+            // Who has heard no answer asks again, under the same number.
+            let number = [query[0], query[1]];
+            let has_turned =
+                is_address && begins_with(b"turn") && *first.get_or_insert(number) != number;
+            let is_inner = begins_with(b"inner") || has_turned;
             let address: Ipv4Addr = if is_inner { PRIVATE } else { PUBLIC }.parse().unwrap();
-            let mut answer = query[..2].to_vec();
+            let mut answer = number.to_vec();
             answer.extend([0x81, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
             answer.extend(&question[..end]);
             if is_address {
@@ -69,6 +91,20 @@ fn serve_names(outside: &Outside) {
 
 /// What a web server with one page says.
 const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Serves on all addresses of this thread's network until the process ends; returns the port. Whoever says something is
+/// told the same.
+fn serve_echo() -> u16 {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    port
+}
 
 /// Has this thread, and what it starts, ask that name server.
 fn ask_names_of(server: &str, directory: &Path) {
@@ -133,6 +169,15 @@ fn an_action_reaches_the_outside_by_name_if_it_may() {
     ] {
         assert!(metrics.contains(series), "no {series} in {metrics}");
     }
+    // Nor does one that had a public address when it was asked for before: what is judged is where a connection goes.
+    let turning = format!("http://turn.test:{port}/");
+    assert_eq!(fetch(&daemon, "open", turning.clone()), json!({ "page": "hello" }));
+    let turned = fetch(&daemon, "open", turning);
+    assert!(turned["problem"].to_string().contains("refused"), "{turned}");
+    let metrics = daemon.metrics();
+    let by_rule = "squeezy_connections_refused_total{function=\"open\",reason=\"private\"} 2";
+    assert!(metrics.contains(by_rule), "no {by_rule} in {metrics}");
+    assert!(TcpStream::connect((PRIVATE, port)).is_ok(), "nobody would have answered");
 
     assert_eq!(put(&daemon, "closed", json!([])).0, 200);
     let closed = fetch(&daemon, "closed", hello);
@@ -151,7 +196,9 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     let Some(outside) = Outside::enter() else {
         return skip("no network namespace can be made here");
     };
-    let port = outside.run(|| serve(0, PAGE)).join().unwrap();
+    // There and on the host.
+    let port = serve(0, PAGE);
+    outside.run(move || serve(port, PAGE)).join().unwrap();
     let directory = tempfile::tempdir().unwrap();
     let daemon = Daemon::start_in(directory.path(), &build, "network = \"outbound\"\n", &[]);
     let [public, private] = [PUBLIC, PRIVATE].map(|address| format!("http://{address}:{port}/"));
@@ -170,6 +217,17 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     let metrics = daemon.metrics();
     let denied = "squeezy_connections_refused_total{function=\"closed\",reason=\"denied\"} 1";
     assert!(metrics.contains(denied), "no {denied} in {metrics}");
+    // One that knocks at every door opens none, and keeps nobody from his own.
+    let (hosts, ports) = ([HOST, PRIVATE, METADATA], (1..=50).chain([port]).collect::<Vec<_>>());
+    let found = call(&daemon, "closed", json!({ "hosts": hosts, "ports": ports }));
+    assert_eq!(found, json!({ "found": [] }));
+    let metrics = daemon.metrics();
+    for reason in ["host", "private", "reserved"] {
+        let of = format!("{{function=\"closed\",reason=\"{reason}\"}}");
+        let refused = value(&metrics, &format!("squeezy_connections_refused_total{of}"));
+        assert!(refused >= Some(ports.len() as f64), "{reason}: {refused:?}");
+    }
+    assert_eq!(fetch(&daemon, "open", public.clone()), page);
 
     // What is private is the operator's to allow, and then for those alone who ask for it.
     let only = json!([
@@ -192,11 +250,19 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     let own = json!([{ "key": "network-allow", "value": [PRIVATE] }]);
     let (status, made) = put_code(&daemon, "holds", HOLD, own);
     assert_eq!(status, 200, "{made}");
-    std::thread::scope(|scope| {
-        let arguments = json!({ "host": PRIVATE, "port": port });
+    let echo = outside.run(serve_echo).join().unwrap();
+    thread::scope(|scope| {
+        let arguments = json!({ "host": PRIVATE, "port": echo });
         let held = scope.spawn(|| call(&daemon, "holds", arguments));
         let opened = "squeezy_connections_opened_total{function=\"holds\"} 1";
         until("a connection", || daemon.metrics().contains(opened).then_some(()));
+        let carried = until("what it carries", || {
+            let metrics = daemon.metrics();
+            let of = |what| format!("squeezy_network_{what}_bytes_total{{function=\"holds\"}}");
+            let carried = ["sent", "received"].map(|what| value(&metrics, &of(what)).unwrap());
+            carried.iter().all(|&bytes| bytes > 0.0).then_some(carried)
+        });
+        assert_eq!(carried, [5.0, 5.0]);
         allow(json!([]));
         // From then on, in the VMs that there are.
         assert!(is_refused("inner", &private));
