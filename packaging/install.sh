@@ -35,6 +35,10 @@ place_documents() {
 	for file in "$@"; do
 		place 644 "$root/$file" "$documents/$(basename "$file")"
 	done
+	# What is in docs/ is beside the others here, so that is where links lead.
+	for file in "$@"; do
+		case $file in docs/*) sed -i "s#]($file#](${file#docs/}#g" "$documents"/*.md ;; esac
+	done
 }
 
 install_guest() {
@@ -79,8 +83,6 @@ install_squeezy() {
 
 	place_documents README.md CHANGELOG.md SECURITY.md docs/{operations,functions,design,threat-model,abi}.md \
 		docs/{tutorial,comparison}.md docs/tutorial.png
-	# What is in docs/ is beside them here.
-	sed -i 's#](docs/#](#g' "$documents"/{README,CHANGELOG,SECURITY}.md
 	for file in alerts.yml dashboard.json; do
 		place 644 "$root/monitoring/$file" "$documents/monitoring/$file"
 	done
