@@ -1,7 +1,7 @@
 //! Programs and files: QEMU, kernel, images, the state directory and its disk, the log file.
 
 use super::finding::Finding;
-use crate::serve::{Config, FunctionEntry, holder};
+use crate::serve::{Config, FunctionEntry, OTHER_STATE, holder};
 use bytesize::ByteSize;
 use rustix::{
     fs::{Access, access, statvfs},
@@ -13,9 +13,6 @@ use std::{io, net::TcpListener, path::Path};
 
 /// Free space for the state that runs out soon: an image of a function is some hundred MiB.
 const LITTLE_SPACE_BYTES: u64 = 1 << 30;
-
-/// What is to be done about state that is not open to this user.
-pub const OTHER_STATE: &str = "run the daemon as its owner, or choose another `state_directory`";
 
 /// Looks at everything.
 pub fn examine(config: &Config, files: Result<Artifacts, VmError>) -> Vec<Finding> {

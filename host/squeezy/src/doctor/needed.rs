@@ -1,8 +1,8 @@
 //! Files without which the daemon does not start, once they are there or the configuration names them: the operator's
 //! key, the certificate, and what requests to a collector need.
 
-use super::{files::OTHER_STATE, finding::Finding};
-use crate::serve::{Config, KEY, Key, check_collector};
+use super::finding::Finding;
+use crate::serve::{Config, KEY, Key, OTHER_STATE, check_collector};
 use std::path::Path;
 
 /// What is to be done about a certificate that cannot be used.

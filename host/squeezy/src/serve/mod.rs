@@ -61,7 +61,7 @@ use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
 use squeezy_vmm::{Artifacts, CpuShares, VmError, machine_bytes};
 use state::StateError;
-pub use state::holder;
+pub use state::{OTHER_STATE, holder};
 use std::{
     fs, io,
     path::{Path, PathBuf},

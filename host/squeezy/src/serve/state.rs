@@ -38,6 +38,9 @@ const MOST_BYTES_OF_ONE: usize = 4 << 20;
 /// Suffix of a file that is being written.
 const UNFINISHED: &str = ".new";
 
+/// What is to be done about a directory that is not open to this user.
+pub const OTHER_STATE: &str = "run the daemon as its owner, or choose another `state_directory`";
+
 /// An action as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredAction {
@@ -138,14 +141,14 @@ pub enum StateError {
 }
 
 /// What is to be done about an error of the operating system; one of ours says it itself.
-fn way_out(error: &io::Error) -> &'static str {
+fn way_out(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
             if error.raw_os_error().is_some() =>
         {
-            "; run the daemon as its owner, or choose another `state_directory`"
+            format!("; {OTHER_STATE}")
         }
-        _ => "",
+        _ => String::new(),
     }
 }
 
