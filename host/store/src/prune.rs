@@ -96,8 +96,10 @@ impl<'c> Pruner<'c> {
                 "SELECT number, size, namespace FROM activations WHERE namespace = ?2
                  ORDER BY number LIMIT ?1",
             )?,
+            // Those that have ended by then. The index is of their starts, which are before.
             old: connection.prepare(
-                "SELECT number, size, namespace FROM activations WHERE start_ms < ?2
+                "SELECT number, size, namespace FROM activations
+                 WHERE start_ms < ?2 AND start_ms + (waited_ns + took_ns) / 1000000 < ?2
                  ORDER BY start_ms LIMIT ?1",
             )?,
         })
