@@ -12,6 +12,7 @@
 #include "pages.h"
 #include "pieces.h"
 #include "system.h"
+#include "zone.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -109,39 +110,6 @@ TEST(pages_are_counted_as_they_come_and_go)
 	ASSERT(WAIT_FOR(vmstat("pgfree") >= freed + pages, PROMPT_MS), "%llu freed",
 	       vmstat("pgfree") - freed);
 	ASSERT_LE(vmstat("pgfree"), freed + pages + pages / 2);
-}
-
-/*
- * What is free in blocks of @least or higher orders by /proc/buddyinfo, in all zones, or in all but
- * @but.
- */
-static u64 free_blocks_beside(int least, const char *but)
-{
-	FILE *file = fopen("/proc/buddyinfo", "re");
-	u64 pages = 0, blocks;
-	char line[256], zone[32], *at;
-	int order, length;
-
-	ASSERT(file, "/proc/buddyinfo: %m");
-	while (fgets(line, sizeof(line), file)) {
-		at = line;
-		ASSERT(sscanf(at, "Node %*d, zone %31s%n", zone, &length) == 1, "%s", line);
-		if (but && !strcmp(zone, but))
-			continue;
-		at += length;
-		for (order = 0; sscanf(at, "%llu%n", &blocks, &length) == 1; order++) {
-			if (order >= least)
-				pages += blocks << order;
-			at += length;
-		}
-	}
-	fclose(file);
-	return pages * PAGE;
-}
-
-static u64 free_blocks_bytes(int least)
-{
-	return free_blocks_beside(least, NULL);
 }
 
 TEST(free_blocks_add_up_to_what_is_free)
@@ -254,12 +222,6 @@ TEST(page_cache_makes_room_for_memory, .seconds = 300)
 	ASSERT(actor_alive(&reader), "who reads a file was killed");
 	actor_kill(&reader);
 	ASSERT_EQ(kills(), before);
-}
-
-/* Pages that compaction has moved. */
-static u64 moved(void)
-{
-	return vmstat("compact_isolated");
 }
 
 #define FORKS	500

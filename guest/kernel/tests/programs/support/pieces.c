@@ -66,3 +66,8 @@ struct actor in_pieces_that_change(void)
 {
 	return start("leaves_pieces_and_goes_on");
 }
+
+u64 moved(void)
+{
+	return read_field("/proc/vmstat", "compact_isolated");
+}

@@ -13,5 +13,7 @@
 struct actor in_pieces(void);
 /* The same, and it frees a page here and takes one there all the time. */
 struct actor in_pieces_that_change(void);
+/* Pages that compaction has moved. */
+u64 moved(void);
 
 #endif

@@ -60,3 +60,32 @@ u64 free_page_in(const char *name)
 			return pfn;
 	FAIL("nothing is free");
 }
+
+u64 free_blocks_beside(int least, const char *but)
+{
+	FILE *file = fopen("/proc/buddyinfo", "re");
+	u64 pages = 0, blocks;
+	char line[256], zone[32], *at;
+	int order, length;
+
+	ASSERT(file, "/proc/buddyinfo: %m");
+	while (fgets(line, sizeof(line), file)) {
+		at = line;
+		ASSERT(sscanf(at, "Node %*d, zone %31s%n", zone, &length) == 1, "%s", line);
+		if (but && !strcmp(zone, but))
+			continue;
+		at += length;
+		for (order = 0; sscanf(at, "%llu%n", &blocks, &length) == 1; order++) {
+			if (order >= least)
+				pages += blocks << order;
+			at += length;
+		}
+	}
+	fclose(file);
+	return pages * PAGE;
+}
+
+u64 free_blocks_bytes(int least)
+{
+	return free_blocks_beside(least, NULL);
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The zones of ordinary memory, as /proc/zoneinfo has them. */
+/* The zones of ordinary memory, as /proc/zoneinfo and /proc/buddyinfo have them. */
 #ifndef SQUEEZY_TEST_ZONE_H
 #define SQUEEZY_TEST_ZONE_H
 
@@ -16,5 +16,9 @@ struct zone {
 bool read_zone(const char *name, struct zone *zone);
 /* A free page in the middle of a zone. */
 u64 free_page_in(const char *name);
+/* Bytes that are free in blocks of @least or higher orders, in all zones. */
+u64 free_blocks_bytes(int least);
+/* The same in all of them but @but. */
+u64 free_blocks_beside(int least, const char *but);
 
 #endif
