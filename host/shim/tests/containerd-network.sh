@@ -264,7 +264,7 @@ asks() {
 asks | tee "$work/asked" | grpc talk 10.88.0.2:50051 >"$work/answered" &
 talks=$!
 until_true 120 test -s "$work/answered"
-[ "$(of first sh -c 'echo hello | grpc talk 10.88.0.100:50051')" = hello ] || die "a pod is no client of gRPC"
+[ "$(of first sh -c 'echo hello | busybox timeout 60 grpc talk 10.88.0.100:50051')" = hello ] || die "a pod is no client of gRPC"
 
 echo "pods of a VM reach each other at their addresses only"
 detach_in two second sh -c "$serves"
