@@ -453,7 +453,7 @@ is_frozen() {
 	local before
 	before=$(metrics idle cpu.usage_usec)
 	sleep 1
-	[ "$(metrics idle cpu.usage_usec)" = "$before" ]
+	[ -n "$before" ] && [ "$(metrics idle cpu.usage_usec)" = "$before" ]
 }
 ctr task exec --detach --exec-id keeps idle sleep 100000 </dev/null
 is_frozen && die "it was frozen beside what was added, or does not tick"
