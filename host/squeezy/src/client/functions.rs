@@ -92,8 +92,7 @@ impl Functions {
 /// A list that the daemon gives in parts.
 fn whole(mut part: impl FnMut(usize) -> Result<Value, ClientError>) -> Result<Value, ClientError> {
     let mut all = Vec::new();
-    loop {
-        let Value::Array(part) = part(all.len())? else { break };
+    while let Value::Array(part) = part(all.len())? {
         let is_last = part.len() < PART;
         all.extend(part);
         if is_last {
