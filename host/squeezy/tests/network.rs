@@ -174,9 +174,9 @@ fn an_action_reaches_the_outside_by_name_if_it_may() {
     assert_eq!(fetch(&daemon, "open", turning.clone()), json!({ "page": "hello" }));
     let turned = fetch(&daemon, "open", turning);
     assert!(turned["problem"].to_string().contains("refused"), "{turned}");
-    let metrics = daemon.metrics();
+    // Metrics are made anew twice a second at most.
     let by_rule = "squeezy_connections_refused_total{function=\"open\",reason=\"private\"} 2";
-    assert!(metrics.contains(by_rule), "no {by_rule} in {metrics}");
+    until("refused by its address", || daemon.metrics().contains(by_rule).then_some(()));
     assert!(TcpStream::connect((PRIVATE, port)).is_ok(), "nobody would have answered");
 
     assert_eq!(put(&daemon, "closed", json!([])).0, 200);
@@ -221,11 +221,11 @@ fn an_action_reaches_what_its_own_lists_and_the_operator_allow() {
     let (hosts, ports) = ([HOST, PRIVATE, METADATA], (1..=50).chain([port]).collect::<Vec<_>>());
     let found = call(&daemon, "closed", json!({ "hosts": hosts, "ports": ports }));
     assert_eq!(found, json!({ "found": [] }));
-    let metrics = daemon.metrics();
     for reason in ["host", "private", "reserved"] {
         let of = format!("{{function=\"closed\",reason=\"{reason}\"}}");
-        let refused = value(&metrics, &format!("squeezy_connections_refused_total{of}"));
-        assert!(refused >= Some(ports.len() as f64), "{reason}: {refused:?}");
+        let refused =
+            || value(&daemon.metrics(), &format!("squeezy_connections_refused_total{of}"));
+        until(reason, || (refused() >= Some(ports.len() as f64)).then_some(()));
     }
     assert_eq!(fetch(&daemon, "open", public.clone()), page);
 
