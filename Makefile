@@ -82,6 +82,7 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through ctr, CRI a
 	@host/shim/tests/kubernetes.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 
 test-packages: programs kernel-release image ## the Debian packages and OCI images: installed, used and removed, as root
+	@scripts/install-dependencies.sh packages
 	@runtimes/build.sh python
 	@packaging/test-shim.sh
 	@packaging/test.sh
@@ -91,6 +92,7 @@ test-packages: programs kernel-release image ## the Debian packages and OCI imag
 stress: dependencies kernel-release kernel-debug kernel-off kernel-numa image runtimes selftests ## long races in VMs, and a long soak
 	cargo build -p squeezy-shim
 	@scripts/install-dependencies.sh squeezers
+	@scripts/install-dependencies.sh packages
 	@python3 scripts/stress.py
 
 lint: dependencies ## what scripts/lint.sh checks, in every language

@@ -5,9 +5,9 @@ set -euo pipefail
 . "$(dirname "$0")/common.sh"
 
 case ${1:-run} in
-run | test | lint | site | examples | squeezers) purpose=${1:-run} ;;
+run | test | packages | lint | site | examples | squeezers) purpose=${1:-run} ;;
 *)
-	echo "usage: scripts/install-dependencies.sh [run|test|lint|site|examples|squeezers]" >&2
+	echo "usage: scripts/install-dependencies.sh [run|test|packages|lint|site|examples|squeezers]" >&2
 	exit 2
 	;;
 esac
@@ -58,6 +58,13 @@ iproute2 ip tests of the network of functions and pods
 npm npm the test of OpenWhisk's client for JavaScript
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit
+TABLE
+	fi
+	if [ "$purpose" = packages ]; then
+		cat <<'TABLE'
+procps pgrep tests that look for a daemon's VMs
+systemd-container systemd-nspawn the test of the package
+gnupg gpg the test of two releases, which are signed
 TABLE
 	fi
 	if [ "$purpose" = squeezers ]; then
