@@ -4,6 +4,7 @@
  * with their memory, and a page of it that fails.
  */
 #define _GNU_SOURCE
+#include "failed.h"
 #include "harness.h"
 #include "host.h"
 #include "memory.h"
@@ -12,7 +13,6 @@
 #include "zone.h"
 
 #include <errno.h>
-#include <linux/kernel-page-flags.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -144,17 +144,15 @@ static void fills_most(void *data __attribute__((unused)))
 
 TEST(a_free_page_that_fails_is_nobodys_any_more, .seconds = 300)
 {
-	const u64 before = read_field("/proc/meminfo", "HardwareCorrupted");
+	const u64 before = corrupted_bytes();
 	const u64 pfn = free_page_in(names[0]), killed = vmstat("oom_kill");
-	char address[32];
 
-	snprintf(address, sizeof(address), "%#llx", pfn * PAGE);
-	ASSERT(write_text("/sys/devices/system/memory/hard_offline_page", address), "%m");
-	ASSERT_EQ(read_field("/proc/meminfo", "HardwareCorrupted"), before + PAGE / KIB);
-	ASSERT(page_flags(pfn) >> KPF_HWPOISON & 1, "it is not marked");
+	have_fail(pfn, HARD_OFFLINE);
+	ASSERT_EQ(corrupted_bytes(), before + PAGE);
+	ASSERT(is_poisoned(pfn), "it is not marked");
 	ASSERT(!is_called_free(pfn), "it is called free");
 	in_child_ok(fills_most, NULL);
-	ASSERT(page_flags(pfn) >> KPF_HWPOISON & 1, "it is not marked any more");
+	ASSERT(is_poisoned(pfn), "it is not marked any more");
 	ASSERT(!is_called_free(pfn), "it has been freed");
 	ASSERT_EQ(vmstat("oom_kill"), killed);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A straggler's free is seen at once, also after the lists of processors were set up anew. */
 #define _GNU_SOURCE
+#include "failed.h"
 #include "harness.h"
 #include "host.h"
 #include "memory.h"
@@ -31,11 +32,9 @@ static void turn_processor_off_and_on(int partition __attribute__((unused)))
 static void have_a_page_fail(int partition)
 {
 	const u64 pfn = (partition_start(partition) + partition_managed(partition)) / PAGE - 1;
-	char address[32];
 
 	ASSERT(is_called_free(pfn), "the last page is used");
-	snprintf(address, sizeof(address), "%#llx", pfn * PAGE);
-	ASSERT(write_text("/sys/devices/system/memory/hard_offline_page", address), "%m");
+	have_fail(pfn, HARD_OFFLINE);
 }
 
 /* A free after that is seen nevertheless, at once. */
@@ -69,12 +68,12 @@ TEST(a_free_is_seen_after_a_processor_came)
 
 TEST(a_free_is_seen_after_a_page_has_failed)
 {
-	const u64 corrupted = read_field("/proc/meminfo", "HardwareCorrupted");
+	const u64 corrupted = corrupted_bytes();
 
 	require_host();
 	assert_watched_after(have_a_page_fail);
 	/* That page comes back with the next plug. */
 	host_partitions(0, 20000);
 	host_partitions(partitions(), 20000);
-	ASSERT_EQ(read_field("/proc/meminfo", "HardwareCorrupted"), corrupted);
+	ASSERT_EQ(corrupted_bytes(), corrupted);
 }

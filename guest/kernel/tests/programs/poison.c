@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "failed.h"
 #include "harness.h"
 #include "host.h"
 #include "memory.h"
@@ -16,11 +17,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-static u64 corrupted(void)
-{
-	return read_field("/proc/meminfo", "HardwareCorrupted:");
-}
 
 ACTOR(fills_all_but_a_page)
 {
@@ -34,9 +30,8 @@ ACTOR(fills_all_but_a_page)
 
 TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 {
-	const u64 before = corrupted();
+	const u64 before = corrupted_bytes();
 	struct actor actor;
-	char address[32];
 	int partition = 0;
 
 	require_partitions();
@@ -44,10 +39,8 @@ TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 	host_resize(size_of_partitions(1), 10000);
 	while (!partition_is(partition, "free"))
 		ASSERT(++partition < partitions(), "none is free");
-	snprintf(address, sizeof(address), "%#llx",
-		 partition_start(partition) + partition_bytes() / 2 + 5 * PAGE);
-	ASSERT(write_text("/sys/devices/system/memory/hard_offline_page", address), "%m");
-	ASSERT_EQ(corrupted(), before + PAGE / 1024);
+	have_fail((partition_start(partition) + partition_bytes() / 2) / PAGE + 5, HARD_OFFLINE);
+	ASSERT_EQ(corrupted_bytes(), before + PAGE);
 	ASSERT_EQ(partition_free(partition), partition_bytes() - PAGE);
 	ASSERT(partition_is(partition, "free"), "%s", partition_state(partition));
 
@@ -57,7 +50,7 @@ TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 	ASSERT(WAIT_FOR(partition_is(partition, "free"), 5000), "%s", partition_state(partition));
 
 	host_resize(size_of_partitions(0), 10000);
-	ASSERT_EQ(corrupted(), before);
+	ASSERT_EQ(corrupted_bytes(), before);
 	host_resize(size_of_partitions(partitions()), 10000);
 	ASSERT_EQ(partition_free(partition), partition_bytes());
 	actor = actor_start(partition, "fills_all_but_a_page", NULL);

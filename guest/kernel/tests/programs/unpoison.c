@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "failed.h"
 #include "harness.h"
 #include "host.h"
 #include "memory.h"
@@ -14,18 +15,12 @@
 #include "zone.h"
 
 #include <errno.h>
-#include <linux/kernel-page-flags.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #define DEBUGFS		"/sys/kernel/debug"
 #define UNPOISON	DEBUGFS "/hwpoison/unpoison-pfn"
-
-static u64 corrupted(void)
-{
-	return read_field("/proc/meminfo", "HardwareCorrupted") * KIB;
-}
 
 static void require_unpoison(void)
 {
@@ -43,32 +38,24 @@ static bool unpoison(u64 pfn)
 	return write_text(UNPOISON, text);
 }
 
-static bool is_poisoned(u64 pfn)
-{
-	return page_flags(pfn) >> KPF_HWPOISON & 1;
-}
-
 /* Has free page @pfn fail as writing to @file of sysfs has it fail, and undoes it. */
 static void assert_free_again(const char *file, u64 pfn)
 {
-	const u64 before = corrupted();
-	char path[128], address[32];
+	const u64 before = corrupted_bytes();
 
-	snprintf(path, sizeof(path), "/sys/devices/system/memory/%s", file);
-	snprintf(address, sizeof(address), "%#llx", pfn * PAGE);
-	ASSERT(write_text(path, address), "%s: %m", file);
-	ASSERT_EQ(corrupted(), before + PAGE);
+	have_fail(pfn, file);
+	ASSERT_EQ(corrupted_bytes(), before + PAGE);
 	ASSERT(is_poisoned(pfn) && !is_called_free(pfn), "%s: it is free", file);
 
 	ASSERT(unpoison(pfn), "%s: %m", file);
-	ASSERT_EQ(corrupted(), before);
+	ASSERT_EQ(corrupted_bytes(), before);
 	ASSERT(!is_poisoned(pfn), "%s: it is marked", file);
 	/* What is nobody's cannot be given back twice. */
 	ASSERT(!unpoison(pfn) && errno == EBUSY, "%s: %m", file);
-	ASSERT_EQ(corrupted(), before);
+	ASSERT_EQ(corrupted_bytes(), before);
 }
 
-static const char *const files[] = { "hard_offline_page", "soft_offline_page" };
+static const char *const files[] = { HARD_OFFLINE, SOFT_OFFLINE };
 
 ACTOR(fills_its_partition)
 {
@@ -134,7 +121,7 @@ ACTOR(loses_a_page)
 /* The partition is lost, as in poison.c, and is not any more. */
 static void assert_found_again(int advice)
 {
-	const u64 before = corrupted();
+	const u64 before = corrupted_bytes();
 	struct actor actor;
 	char number[16];
 	u64 pfn;
@@ -144,7 +131,7 @@ static void assert_found_again(int advice)
 	snprintf(number, sizeof(number), "%d", advice);
 	actor = actor_start(ANY, "loses_a_page", number, NULL);
 	pfn = strtoull(actor_hear(&actor), NULL, 10);
-	ASSERT_EQ(corrupted(), before + PAGE);
+	ASSERT_EQ(corrupted_bytes(), before + PAGE);
 	ASSERT_EQ(place_of(pfn), actor.partition);
 	actor_kill(&actor);
 	ASSERT(WAIT_FOR(partition_is(actor.partition, "quarantined"), PROMPT_MS), "%s",
@@ -153,7 +140,7 @@ static void assert_found_again(int advice)
 	ASSERT(unpoison(pfn), "%m");
 	ASSERT(WAIT_FOR(partition_is(actor.partition, "free"), PROMPT_MS), "%s",
 	       partition_state(actor.partition));
-	ASSERT_EQ(corrupted(), before);
+	ASSERT_EQ(corrupted_bytes(), before);
 	ASSERT(!is_poisoned(pfn) && is_called_free(pfn), "it is not free");
 	ASSERT_EQ(partition_free(actor.partition), partition_managed(actor.partition));
 }
