@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, number};
+use common::{Daemon, NO_VM, empty_build, number, own_empty_build};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use std::{
@@ -215,9 +215,8 @@ fn clients_without_the_key_take_no_memory_from_those_with_it() {
 
 #[test]
 fn a_daemon_at_rest_with_all_actions_has_little_memory() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let start = || Daemon::start_in(directory, directory, NO_VM, &[]);
     let mut made = start();
     for number in 0..ACTIONS {

@@ -4,7 +4,7 @@ mod browser;
 mod common;
 
 use browser::Browser;
-use common::{Daemon, NO_VM, build, empty_build, prometheus_reads, value};
+use common::{Daemon, NO_VM, build, own_empty_build, prometheus_reads, value};
 use serde_json::json;
 use std::{
     fs,
@@ -208,8 +208,7 @@ fn a_vm_that_hangs_does_not_hold_up_a_scrape() {
 /// The page of a daemon that cannot boot a VM, on a phone; and the directory of the daemon's files.
 fn page_without_a_vm() -> Option<(TempDir, Daemon, Browser)> {
     let browser = Browser::start()?;
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let function = directory.path().join("images/f.erofs");
     let daemon = Daemon::start_in(directory.path(), directory.path(), NO_VM, &[&function]);
     browser.screen(390, 844, true, false);

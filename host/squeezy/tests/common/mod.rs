@@ -93,6 +93,13 @@ pub fn empty_build(build: &Path) {
     empty_image(build, "f");
 }
 
+/// A directory of its own with an [`empty_build`].
+pub fn own_empty_build() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    empty_build(directory.path());
+    directory
+}
+
 /// Adds the image of another such function; returns its path.
 pub fn empty_image(build: &Path, name: &str) -> PathBuf {
     let definition = include_str!("../../../../functions/html/function.toml")

@@ -1,7 +1,7 @@
 //! A daemon whose clock jumps while it runs, as it does when a machine that woke up, or was restored, gets the right
 //! time: nothing is lost, nothing is there twice, and nobody waits for the time that has passed already to come again.
 
-use crate::common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, skip};
+use crate::common::{Daemon, NO_VM, own_empty_build, prometheus_reads, serve, skip};
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -54,9 +54,8 @@ fn a_clock_that_jumps_loses_nothing_and_holds_nobody_up() {
         skip(format_args!("{LIBRARY} is missing: apt-get install faketime"));
         return;
     }
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     jump(directory, 0);
     let mut world = daemon(directory);
     let own_ms = |activation: &Value| activation["start"].as_i64().unwrap();

@@ -3,7 +3,7 @@
 
 use crate::{
     Ended,
-    common::{Daemon, NO_VM, base64, empty_build, empty_image, serve, skip, until},
+    common::{Daemon, NO_VM, base64, empty_image, own_empty_build, serve, skip, until},
     disk::Disk,
 };
 use serde_json::{Value, json};
@@ -173,8 +173,7 @@ fn changed_with(disk: &Disk, build: &Path, pages: usize) -> usize {
 #[test]
 fn what_a_client_is_told_on_a_full_disk_is_still_so_after_a_restart() {
     let Some(disk) = disk() else { return };
-    let build = tempfile::tempdir().unwrap();
-    empty_build(build.path());
+    let build = own_empty_build();
     empty_image(build.path(), "runtime-python");
     let with = |pages| changed_with(&disk, build.path(), pages);
     let refused: Vec<_> = (0..ENOUGH).map(with).collect();
@@ -185,8 +184,7 @@ fn what_a_client_is_told_on_a_full_disk_is_still_so_after_a_restart() {
 #[test]
 fn a_daemon_starts_on_a_full_disk_or_says_why_it_does_not() {
     let Some(disk) = disk() else { return };
-    let build = tempfile::tempdir().unwrap();
-    empty_build(build.path());
+    let build = own_empty_build();
     let mut starts = Vec::new();
     for pages in (0..ENOUGH).chain((ENOUGH..128).step_by(16)) {
         let mut command = serve(disk.path(), build.path(), NO_VM, &[]);

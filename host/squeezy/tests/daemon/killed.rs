@@ -2,7 +2,7 @@
 //! still so afterwards. Its calls fail at once, because no VM can boot, or are answered in a VM (`make stress`).
 
 use crate::{
-    common::{Daemon, build, copy_of_html, empty_build, number, server},
+    common::{Daemon, build, copy_of_html, number, own_empty_build, server},
     daemon,
 };
 use serde_json::{Value, json};
@@ -150,9 +150,8 @@ fn kill_again_and_again(start: &dyn Fn() -> Daemon, longest_ms: u64) {
 
 #[test]
 fn what_a_client_was_told_is_still_so_after_a_kill() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     make_sequence(&daemon(directory));
     kill_again_and_again(&|| daemon(directory), 300);
 }

@@ -16,7 +16,9 @@ mod tenants;
 mod tls;
 mod web_actions;
 
-use common::{Daemon, NO_VM, empty_build, prometheus_reads, serve, squeezy, until};
+use common::{
+    Daemon, NO_VM, empty_build, own_empty_build, prometheus_reads, serve, squeezy, until,
+};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -38,9 +40,8 @@ fn said(Output { stdout, stderr, .. }: &Output) -> (String, String) {
 fn a_daemon_whose_log_nobody_reads_goes_on() {
     // The pipe is closed, or open but not read.
     for is_open in [false, true] {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = own_empty_build();
         let directory = directory.path();
-        empty_build(directory);
         let function = directory.join("images/f.erofs");
         let mut serve = serve(directory, directory, NO_VM, &[&function]);
         let (reader, log) = std::io::pipe().unwrap();
@@ -131,9 +132,8 @@ fn refusal(directory: &Path, functions: &[&Path]) -> String {
 
 #[test]
 fn how_a_daemon_stands_is_a_table_or_json() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     // It samples its node every second.
     let until = Instant::now() + Duration::from_secs(10);
@@ -158,9 +158,8 @@ fn how_a_daemon_stands_is_a_table_or_json() {
 
 #[test]
 fn a_list_of_functions_has_all_however_many() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     // More than the daemon gives at a time, with `f`.
     for number in 0..200 {
@@ -175,9 +174,8 @@ fn a_list_of_functions_has_all_however_many() {
 
 #[test]
 fn clients_that_nobody_reads_end_without_a_word() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     assert_eq!(daemon.client(&["invoke", "f"]).status.code(), Some(1));
     for arguments in [
@@ -197,9 +195,8 @@ fn clients_that_nobody_reads_end_without_a_word() {
 
 #[test]
 fn calls_that_nothing_could_run_are_counted_and_explained() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     let status = |key: &Path, arguments: &[&str]| {
         let mut client = daemon.client_command(&[&["status"], arguments].concat());
@@ -230,9 +227,8 @@ fn calls_that_nothing_could_run_are_counted_and_explained() {
 
 #[test]
 fn the_service_manager_is_told() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let socket = directory.join("notify");
     let listener = UnixDatagram::bind(&socket).unwrap();
     listener.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -263,9 +259,8 @@ fn exchange(daemon: &Daemon, request: &str) -> String {
 
 #[test]
 fn a_daemon_on_loopback_answers_to_its_own_names_only() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     let get = |path: &str, host: &str| {
         exchange(&daemon, &format!("GET {path} HTTP/1.1\n{host}Connection: close\n\n"))
@@ -282,9 +277,8 @@ fn a_daemon_on_loopback_answers_to_its_own_names_only() {
 
 #[test]
 fn whether_it_is_ready_needs_no_key() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     for (path, says) in [("/healthz", "ok"), ("/readyz", "ready")] {
         let answer = exchange(
@@ -297,9 +291,8 @@ fn whether_it_is_ready_needs_no_key() {
 
 #[test]
 fn the_log_can_be_a_file_of_json() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let function = directory.join("images/f.erofs");
     let configuration = format!("{NO_VM}log_file = \"squeezy.log\"\nlog_format = \"json\"");
     let serve = &mut serve(directory, directory, &configuration, &[&function]);
@@ -333,9 +326,8 @@ fn the_log_can_be_a_file_of_json() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_said_at_once() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let configuration = format!("{NO_VM}log_file = \"none/squeezy.log\"");
     let output = serve(directory, directory, &configuration, &[]).output().unwrap();
     let (_, error) = said(&output);
@@ -348,9 +340,8 @@ fn a_log_that_cannot_be_opened_is_said_at_once() {
 
 #[test]
 fn a_daemon_can_listen_at_a_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut serve = serve(directory, directory, NO_VM, &[]);
     let file = directory.join("squeezy.toml");
     let text = fs::read_to_string(&file).unwrap();
@@ -363,9 +354,8 @@ fn a_daemon_can_listen_at_a_name() {
 
 #[test]
 fn a_key_that_others_can_read_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     drop(daemon(directory));
     let key = directory.join("state/key");
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
@@ -382,9 +372,8 @@ fn a_key_that_others_can_read_is_refused() {
 
 #[test]
 fn what_there_is_not_is_said() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     for (method, path, status, part) in [
         ("GET", "/triggers?limit=201", 400, "limit must be"),
@@ -428,9 +417,8 @@ fn refusal_of(directory: &Path, function: &Path) -> String {
 
 #[test]
 fn metrics_are_in_the_format_that_is_asked_for() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     prometheus_reads(&daemon(directory));
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     certificate,
-    common::{Daemon, NO_VM, base64, empty_build, empty_image, serve},
+    common::{Daemon, NO_VM, base64, empty_image, own_empty_build, serve},
     said,
 };
 use serde_json::{Value, json};
@@ -29,9 +29,8 @@ fn actions(daemon: &Daemon) -> Vec<String> {
 
 #[test]
 fn what_can_change_changes_and_the_rest_is_named() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     for name in ["g", "h"] {
         empty_image(directory, name);
     }
@@ -70,9 +69,8 @@ fn what_can_change_changes_and_the_rest_is_named() {
 
 #[test]
 fn a_configuration_with_a_mistake_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     empty_image(directory, "g");
     let given = directory.join("images/f.erofs");
     let daemon = Daemon::start_in(directory, directory, NO_VM, &[&given]);
@@ -98,9 +96,8 @@ fn a_configuration_with_a_mistake_changes_nothing() {
 
 #[test]
 fn an_action_of_the_api_is_not_replaced_by_a_function_of_its_name() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = Daemon::start_in(directory, directory, NO_VM, &[]);
     let body = json!({ "exec": { "kind": "blackbox", "image": "f" } });
     let (status, made) = daemon.ask("PUT", "/namespaces/_/actions/f", Some(body));
@@ -116,9 +113,8 @@ fn an_action_of_the_api_is_not_replaced_by_a_function_of_its_name() {
 
 #[test]
 fn a_hangup_reloads_and_is_not_the_end() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut daemon = Daemon::start_in(directory, directory, NO_VM, &[]);
     configure(directory, "queue = 9");
     daemon.signal("HUP");
@@ -132,9 +128,8 @@ fn a_hangup_reloads_and_is_not_the_end() {
 
 #[test]
 fn the_operators_key_is_replaced_while_the_daemon_runs() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = Daemon::start_in(directory, directory, NO_VM, &[]);
     let file = daemon.key_file();
     let key = || format!("Basic {}", base64(fs::read_to_string(&file).unwrap().trim()));
@@ -163,9 +158,8 @@ fn the_operators_key_is_replaced_while_the_daemon_runs() {
 
 #[test]
 fn a_daemon_can_be_told_of_another_certificate() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let (first, second) =
         (certificate::make(directory, "first"), certificate::make(directory, "second"));
     let of = |name: &str| format!("tls_certificate = \"{name}.pem\"\ntls_key = \"{name}.key\"");

@@ -4,9 +4,8 @@ use super::*;
 
 #[test]
 fn a_sequence_is_made_called_and_found() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut daemon = daemon(directory);
     let output =
         daemon.client(&["function", "create", "s", "--sequence", "f,/_/f", "--web", "yes"]);
@@ -60,9 +59,8 @@ fn a_sequence_is_made_called_and_found() {
 
 #[test]
 fn the_feed_of_alarms_is_said_to_be_missing() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let daemon = daemon(directory);
     let path = "/namespaces/whisk.system/actions/alarms/alarm?blocking=true";
     let (status, answer) = daemon.ask("POST", path, Some(json!({})));

@@ -1,7 +1,7 @@
 //! The daemon's persistent state.
 
 use crate::{
-    common::{Daemon, NO_VM, empty_build},
+    common::{Daemon, NO_VM, own_empty_build},
     daemon, refusal, said,
 };
 use serde_json::{Value, json};
@@ -9,9 +9,8 @@ use std::{fs, process::Command};
 
 #[test]
 fn actions_outlive_the_daemon() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut killed = daemon(directory);
     let put = |daemon: &Daemon, name: &str, body: Value| {
         let path = format!("/namespaces/_/actions/{name}?overwrite=true");
@@ -41,9 +40,8 @@ fn actions_outlive_the_daemon() {
 
 #[test]
 fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut first = daemon(directory);
     let create = || first.client(&["function", "create", "f", "--name", "made"]);
     assert!(create().status.success());
@@ -64,9 +62,8 @@ fn an_action_whose_image_is_gone_is_listed_and_can_be_deleted() {
 
 #[test]
 fn a_state_directory_has_one_daemon() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut first = daemon(directory);
     let error = refusal(directory, &[]);
     assert!(error.contains(&format!("(process {})", first.child.id())), "{error}");
@@ -76,9 +73,8 @@ fn a_state_directory_has_one_daemon() {
 
 #[test]
 fn what_is_wrong_with_the_state_is_said_and_nothing_is_lost() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let state = directory.join("state");
     fs::create_dir(&state).unwrap();
     let actions = state.join("actions.json");
@@ -110,9 +106,8 @@ database.close()
 
 #[test]
 fn a_state_of_a_later_version_is_refused_and_stays_as_it_is() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let mut first = daemon(directory);
     assert!(first.client(&["namespace", "create", "acme"]).status.success());
     assert!(first.client(&["function", "create", "f", "--name", "made"]).status.success());

@@ -2,16 +2,15 @@
 
 use super::{
     certificate,
-    common::{Daemon, NO_VM, empty_build, until},
+    common::{Daemon, NO_VM, own_empty_build, until},
     said,
 };
 use std::fs;
 
 #[test]
 fn clients_that_trust_the_certificate_are_answered_also_after_it_was_replaced() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = own_empty_build();
     let directory = directory.path();
-    empty_build(directory);
     let (certificate, key) = certificate::make(directory, "first");
     let configuration =
         format!("{NO_VM}\ntls_certificate = \"first.pem\"\ntls_key = \"first.key\"");

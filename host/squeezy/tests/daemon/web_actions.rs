@@ -39,8 +39,7 @@ fn annotate(daemon: &Daemon, annotations: &Value) {
 
 #[test]
 fn only_whom_an_action_admits_gets_to_it() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     let status = |method, headers: &str| ask(&daemon, method, "guest/default/f", headers, "").0;
     let key = format!("Authorization: {}\r\n", daemon.authorization);
@@ -78,8 +77,7 @@ fn only_whom_an_action_admits_gets_to_it() {
 
 #[test]
 fn what_has_changed_while_a_body_came_counts() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     let body = b"{\"mine\": 1}";
     let head = format!(
@@ -107,8 +105,7 @@ fn what_has_changed_while_a_body_came_counts() {
 
 #[test]
 fn a_sequence_that_is_deleted_while_a_body_comes_is_not_run() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     let sequence = json!({
         "exec": { "kind": "sequence", "components": ["/_/f"] },
@@ -130,8 +127,7 @@ fn a_sequence_that_is_deleted_while_a_body_comes_is_not_run() {
 
 #[test]
 fn strangers_hear_that_something_failed_and_not_why() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     annotate(&daemon, &json!({ "web-export": true }));
     let asked = "Access-Control-Request-Headers: X-Own\r\n";
@@ -172,8 +168,7 @@ fn strangers_hear_that_something_failed_and_not_why() {
 
 #[test]
 fn what_an_action_cannot_get_is_refused() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     annotate(&daemon, &json!({ "web-export": true }));
     let long = "x".repeat((1 << 20) + 1);
@@ -203,8 +198,7 @@ fn what_an_action_cannot_get_is_refused() {
 
 #[test]
 fn pages_of_other_sites_cannot_use_the_key_that_a_browser_has() {
-    let directory = tempfile::tempdir().unwrap();
-    empty_build(directory.path());
+    let directory = own_empty_build();
     let daemon = daemon(directory.path());
     let post = |path: &str, headers: &str| {
         let authorization = &daemon.authorization;
