@@ -73,15 +73,18 @@ static napi_value Untouched(napi_env env, napi_callback_info)
 	return value;
 }
 
-// The file at this path goes with the process, however it calls exit(), as long as it is the one that is there now.
+// The socket at the first path, which nobody else knows, goes with the process from the second one, however it calls
+// exit(). At the second there may be another by now.
 static napi_value RemoveAtExit(napi_env env, napi_callback_info info)
 {
-	napi_value argument;
-	size_t count = 1;
+	char made[kMostPathBytes];
+	napi_value arguments[2];
+	size_t count = 2;
 
-	napi_get_cb_info(env, info, &count, &argument, nullptr, nullptr);
-	if (napi_get_value_string_utf8(env, argument, listener.path, sizeof(listener.path), nullptr) == napi_ok &&
-	    lstat(listener.path, &listener.made) == 0)
+	napi_get_cb_info(env, info, &count, arguments, nullptr, nullptr);
+	if (napi_get_value_string_utf8(env, arguments[0], made, sizeof(made), nullptr) == napi_ok &&
+	    napi_get_value_string_utf8(env, arguments[1], listener.path, sizeof(listener.path), nullptr) == napi_ok &&
+	    lstat(made, &listener.made) == 0)
 		listener.owner = getpid();
 	return nullptr;
 }
@@ -90,10 +93,11 @@ static napi_value RemoveAtExit(napi_env env, napi_callback_info info)
 {
 	struct stat there;
 
-	// A child of fork() has the same, and may exit too.
+	// A child of fork() has the same, and may exit too. A number of an inode comes again, with another time; that of
+	// the last change is no use, for it goes with the number of links.
 	if (listener.owner == getpid() && lstat(listener.path, &there) == 0 && there.st_dev == listener.made.st_dev &&
 	    there.st_ino == listener.made.st_ino &&
-	    memcmp(&there.st_ctim, &listener.made.st_ctim, sizeof(there.st_ctim)) == 0)
+	    memcmp(&there.st_mtim, &listener.made.st_mtim, sizeof(there.st_mtim)) == 0)
 		unlink(listener.path);
 }
 

@@ -49,8 +49,8 @@ function probe(path, then, again = true) {
   });
 }
 
-// Listens at the first of the paths that no living process has. `removeAtExit` has the file of a path removed when the
-// process ends; without it that is left to Node, which does so for a process that comes to its natural end.
+// Listens at the first of the paths that no living process has. `removeAtExit` has a file that was linked to a path
+// removed from there when the process ends; without it that is left to Node, which does so for a process that comes to its natural end.
 function open(server, removeAtExit) {
   const [named, ...others] = paths();
   attempt(named, others);
@@ -109,6 +109,7 @@ function open(server, removeAtExit) {
       const made = `${workshop}/s`;
       if (!listenBy(made)) return;
       fs.linkSync(made, path);
+      removeAtExit(made, path);
     } catch (error) {
       if (error.code !== 'EEXIST') throw error;
       // Somebody else was faster.
@@ -117,7 +118,6 @@ function open(server, removeAtExit) {
     } finally {
       fs.rmSync(workshop, { recursive: true });
     }
-    removeAtExit(path);
   }
 
   function listenBy(path) {

@@ -69,6 +69,23 @@ class Folder(Case):
 
 
 class LoadedLate(Case):
+    def test_replaced_at_once(self):
+        """What comes in its place while the squeezer still makes its own stays, too."""
+        code = """
+            const { rmSync } = fs;
+            fs.rmSync = (...these) => {
+              fs.rmSync = rmSync;
+              rmSync(process.env.SQUEEZER_SOCKET);
+              fs.writeFileSync(process.env.SQUEEZER_SOCKET, 'mine');
+              rmSync(...these);
+            };
+            require(process.argv[1]);"""
+        ended = subprocess.run([NODE, "-e", code, PRELOADS["addon"]], stdin=subprocess.DEVNULL, capture_output=True,
+                               text=True, timeout=PATIENCE_SECONDS, env=environment(SQUEEZER_SOCKET=self.path))
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, "", ""))
+        self.assertEqual(self.path.read_text(), "mine")
+        self.assertEqual(list(self.folder.iterdir()), [self.path])
+
     def test_both_taken(self):
         """By a program that listens at the path of its own process itself: the squeezer says so, and takes neither."""
         code = """
