@@ -16,6 +16,8 @@ from pathlib import Path
 
 # How many seconds pass before it is said again what is running.
 SILENCE = 30
+# How many of its last lines a suite that has failed says again, at the end of all.
+LAST_LINES = 40
 # How many seconds one that is told to end has for it.
 PATIENCE = 5
 
@@ -87,7 +89,7 @@ def build(*arguments):
 
 
 def run(suites, at_once):
-    """Runs suites, and returns the names of those that have failed."""
+    """Runs suites, and returns those that have failed."""
     waiting, running, failed = list(suites), [], []
     said = time.monotonic()
     try:
@@ -101,7 +103,7 @@ def run(suites, at_once):
                 suite.report()
                 said = time.monotonic()
                 if suite.process.returncode != 0:
-                    failed.append(suite.name)
+                    failed.append(suite)
             if time.monotonic() - said > SILENCE:
                 said = time.monotonic()
                 names = ", ".join(f"{suite.name} for {said - suite.begin:.0f} s" for suite in running)
@@ -113,10 +115,15 @@ def run(suites, at_once):
 
 
 def run_all(suites, alone):
-    """Runs suites, then those that share the processors with nobody, and exits with a failure if one has failed."""
+    """Runs suites, then those that share the processors with nobody, and exits with a failure if one has failed.
+
+    Why it has is said again at the end: of a long output some only keep that.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
     begin = time.monotonic()
     failed = run(suites, os.cpu_count()) + run(alone, 1)
     print(f"{len(suites) + len(alone)} suites after {time.monotonic() - begin:.0f} s")
+    for suite in failed:
+        print(f"--- {suite.name} has failed, its last lines:\n{''.join(suite.lines[-LAST_LINES:])}", end="", flush=True)
     if failed:
-        sys.exit(f"failed: {', '.join(failed)}")
+        sys.exit(f"failed: {', '.join(suite.name for suite in failed)}")

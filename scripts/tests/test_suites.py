@@ -31,7 +31,7 @@ class TestSuites(unittest.TestCase):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             failed = suites.run([self.suite(*script) for script in scripts.items()], at_once)
-        return failed, printed.getvalue()
+        return [suite.name for suite in failed], printed.getvalue()
 
     def test_who_fails_is_named_and_the_others_run(self):
         failed, printed = self.run_all({"a": "exit 3", "b": "echo out; echo err >&2", "c": "kill -9 $$"}, 1)
@@ -66,6 +66,16 @@ class TestSuites(unittest.TestCase):
         status = self.interrupted("trap 'rm file; exit 7' TERM; : >file; sleep 100 & echo; wait")
         self.assertEqual(status, 7)
         self.assertFalse(Path(self.directory.name, "file").exists())
+
+    def test_why_it_failed_is_said_again_at_the_end(self):
+        long = "for line in $(seq 100); do echo line $line; done; exit 1"
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), self.assertRaises(SystemExit) as ended:
+            suites.run_all([self.suite("long", long), self.suite("right", "echo right")], [])
+        self.assertEqual(ended.exception.code, "failed: long")
+        end = printed.getvalue().split("2 suites after", 1)[1]
+        self.assertRegex(end, r"--- long has failed, its last lines:\n +\d+\.\d line 61\n")
+        self.assertRegex(end, r" line 100\n\Z")
 
     def test_scripts_are_named_by_their_commands(self):
         for status, words in (0, "ok after"), (1, "FAILED"):
