@@ -14,7 +14,7 @@ class HoldingProgram(Program):
 
     @abc.abstractmethod
     def be_busy(self, seconds):
-        """Has it compute for so long, and does not wait for that."""
+        """Has it compute for so long, and does not wait for that. It has answered check() before."""
 
     @abc.abstractmethod
     def was_busy(self):

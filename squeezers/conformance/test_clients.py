@@ -84,7 +84,10 @@ class Clients(SuiteCase):
                 outcome.result()
 
     def started(self, variant):
-        return self.start_served(variant, self.folder / f"{threading.get_ident()}.sock")
+        """A program that has its start behind it: a client's time begins with its hello, and six start at once."""
+        program = self.start_served(variant, self.folder / f"{threading.get_ident()}.sock")
+        program.check()
+        return program
 
     def silent(self, variant):
         program = self.started(variant)

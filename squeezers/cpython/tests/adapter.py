@@ -23,7 +23,6 @@ class Holding(HoldingProgram, Program):
         self.expect("check True")
 
     def be_busy(self, seconds):
-        self.check()
         self.say(f"busy {seconds}")
 
     def was_busy(self):
