@@ -1,8 +1,9 @@
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * Threads that allocate as fast as they can and check everything they have allocated. Says how many objects
- * it has checked, and ends when it is told to; with status 3 at the first wrong byte or unexpected exception.
+ * Threads that allocate as fast as they can and check everything they have allocated, until there is a line on
+ * standard input. Then it says how many objects it has checked, and ends; with status 3 at the first wrong byte or
+ * unexpected exception.
  */
 public final class Stress {
     /** What a slot holds: bytes of a known content, and a chain of objects that point to each other. */
@@ -47,6 +48,7 @@ public final class Stress {
     }
 
     private static final AtomicLong checked = new AtomicLong();
+    private static volatile boolean ended;
 
     static void fail(String what, long seed) {
         System.err.println("corrupt: " + what + ", object " + seed);
@@ -61,11 +63,11 @@ public final class Stress {
         return kind < 16 ? 20_000 : 64 + (int) (random >>> 8 & 1023);
     }
 
-    private static void work(int thread, long end) {
+    private static void work(int thread) {
         Entry[] slots = new Entry[1024];
         long random = 88172645463325252L + thread;
         long seed = (long) thread << 40;
-        while (System.nanoTime() < end) {
+        while (!ended) {
             for (int i = 0; i < 200; i++, seed++) {
                 random ^= random << 13;
                 random ^= random >>> 7;
@@ -89,7 +91,6 @@ public final class Stress {
     }
 
     public static void main(String[] arguments) throws Exception {
-        long end = System.nanoTime() + (long) (Double.parseDouble(arguments[0]) * 1e9);
         // An exception that the code below cannot throw is one more sign of a broken heap.
         Thread.setDefaultUncaughtExceptionHandler((thread, exception) -> {
             exception.printStackTrace();
@@ -98,14 +99,15 @@ public final class Stress {
         Thread[] threads = new Thread[4];
         for (int i = 0; i < threads.length; i++) {
             int number = i;
-            threads[i] = new Thread(() -> work(number, end));
+            threads[i] = new Thread(() -> work(number));
             threads[i].start();
         }
         System.out.println("ready");
+        System.in.read();
+        ended = true;
         for (Thread thread : threads) {
             thread.join();
         }
         System.out.println(checked.get());
-        System.in.read();
     }
 }
