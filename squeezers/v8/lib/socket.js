@@ -49,6 +49,26 @@ function probe(path, then, again = true) {
   });
 }
 
+// The number of an inode comes again, with another time.
+const isSame = (one, other) => one.ino === other.ino && one.mtimeMs === other.mtimeMs;
+
+// Removes a dead socket. Another process may be about to do so, too, and to listen there: whatever is at the path is
+// looked at where nobody else knows it, and put back if it is another one by now.
+function remove(path, dead) {
+  const workshop = fs.mkdtempSync(`${dirname(path)}/.`);
+  const taken = `${workshop}/s`;
+  try {
+    fs.renameSync(path, taken);
+    if (!isSame(fs.lstatSync(taken), dead)) fs.linkSync(taken, path);
+  } catch (error) {
+    // Somebody else was faster, with its removal or with a socket of its own.
+    if (error.code !== 'ENOENT' && error.code !== 'EEXIST') throw error;
+  } finally {
+    fs.rmSync(taken, { force: true });
+    fs.rmdirSync(workshop);
+  }
+}
+
 // Listens at the first of the paths that no living process has. `removeAtExit` has a file that was linked to a path
 // removed from there when the process ends; without it that is left to Node, which does so for a process that comes to its natural end.
 function open(server, removeAtExit) {
@@ -85,9 +105,8 @@ function open(server, removeAtExit) {
     try {
       const there = fs.lstatSync(path, { throwIfNoEntry: false });
       // Somebody else may have put another there meanwhile.
-      if (there && there.ino !== dead.ino) return attempt(path, rest);
-      if (there) fs.unlinkSync(path);
-      listen(path, rest);
+      if (there && isSame(there, dead)) remove(path, dead);
+      attempt(path, rest);
     } catch (error) {
       fail(path, reason(error));
     }

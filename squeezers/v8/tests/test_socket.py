@@ -54,6 +54,47 @@ class Race(Case):
             self.path.unlink()
 
 
+class Meanwhile(Case):
+    """What happens to the path just when a program removes what an earlier one has left there."""
+
+    def start(self, meanwhile):
+        """A program, with JavaScript for that moment."""
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(self.path))
+        hook = self.folder / "hook.js"
+        hook.write_text("""
+            const fs = require('fs');
+            const { renameSync } = fs;
+            fs.renameSync = (...these) => {
+              fs.renameSync = renameSync;
+              fs.unlinkSync(process.env.SQUEEZER_SOCKET);
+              MEANWHILE
+              renameSync(...these);
+            };""".replace("MEANWHILE", meanwhile))
+        return self.ends_with_test(Program(NODE, options=["--require", hook], variables={"SQUEEZER_SOCKET": self.path}))
+
+    def test_removed(self):
+        program = self.start("")
+        program.wait_for_squeezer()
+        self.assert_serves(self.path, program)
+        self.assert_ends(program)
+        self.assertFalse(self.path.exists())
+
+    def test_replaced(self):
+        """Another one that listens there keeps the path."""
+        other = self.folder / "other.sock"
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(other))
+            listener.listen()
+            program = self.start(f"fs.linkSync('{other}', process.env.SQUEEZER_SOCKET);")
+            program.socket = default_path(program.pid)
+            program.wait_for_squeezer()
+            self.assert_serves(program.socket, program)
+            self.assertTrue(os.path.samefile(self.path, other))
+            self.assert_ends(program)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["hook.js", "other.sock", self.path.name])
+
+
 class Folder(Case):
     def test_long_folder(self):
         """The socket is made in a folder in it, which takes place in the path."""
