@@ -62,15 +62,16 @@ static bool receive(struct client *client, int64_t deadline_ms)
 		struct pollfd ready = {.fd = client->socket, .events = POLLIN};
 		ssize_t received;
 
-		if (left_ms <= 0 || (poll(&ready, 1, (int)left_ms) < 0 && errno != EINTR))
+		if (left_ms > 0 && poll(&ready, 1, (int)left_ms) < 0 && errno != EINTR)
 			return false;
+		/* Also after the deadline: the process may have been frozen, with the line there all the time. */
 		received = recv(client->socket, client->bytes + client->length, sizeof(client->bytes) - client->length,
 				MSG_DONTWAIT);
 		if (received > 0) {
 			client->length += (size_t)received;
 			return true;
 		}
-		if (received == 0 || (errno != EAGAIN && errno != EINTR))
+		if (received == 0 || left_ms <= 0 || (errno != EAGAIN && errno != EINTR))
 			return false;
 	}
 }
