@@ -29,6 +29,16 @@ need() {
 		die "$1 is missing: run scripts/install-dependencies.sh, or install the Debian package $2"
 }
 
+# retry COMMAND...: a program that gets something over a network, where a connection may break: three times at most.
+retry() {
+	local pause
+	for pause in 5 20; do
+		"$@" && return
+		sleep "$pause"
+	done
+	"$@"
+}
+
 # lint_tools: the directory of the tools in scripts/lint-tools.txt, which is named after the contents of that file.
 lint_tools() {
 	printf '%s\n' "$cache/lint/$(sha256sum <"$root/scripts/lint-tools.txt" | cut -c1-16)"
@@ -42,7 +52,7 @@ maven_jar() {
 	mkdir -p "$(dirname "$3")"
 	new=$(mktemp -d "$3.XXXXXX")
 	mkdir -p "$cache/logs"
-	timeout 600 mvn --batch-mode $plugin:copy -Dartifact="$1" -DoutputDirectory="$new" >"$cache/logs/maven.log" 2>&1 || {
+	retry timeout 600 mvn --batch-mode $plugin:copy -Dartifact="$1" -DoutputDirectory="$new" >"$cache/logs/maven.log" 2>&1 || {
 		rm -rf "$new"
 		die "cannot get $1: $(grep -m1 '^\[ERROR\]' "$cache/logs/maven.log" || echo "see $cache/logs/maven.log"); try again, or put the file to $3 by other means"
 	}

@@ -177,7 +177,7 @@ install_lint_tools() {
 	[ -d "$tools" ] && return
 	say "installing: tools for lint and the site (scripts/lint-tools.txt)"
 	rm -rf "$tools.new"
-	pip3 install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
+	retry pip3 install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --only-binary=:all: \
 		--require-hashes --target "$tools.new" -r "$root/scripts/lint-tools.txt" ||
 		die "pip cannot install what scripts/lint-tools.txt lists"
 	mv "$tools.new" "$tools"

@@ -4,7 +4,11 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
+
+# Before each further attempt: a connection may break.
+PAUSES_SECONDS = (5, 20)
 
 
 def pinned(file):
@@ -33,8 +37,12 @@ def install(package, version, digest, target, unpack):
 def _download(package, version, digest, directory):
     requirements = directory / "requirements.txt"
     requirements.write_text(f"{package}=={version} --hash=sha256:{digest}\n")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
-         "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", requirements, "-d", directory],
-        check=True)
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input",
+               "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", requirements, "-d", directory]
+    for pause in PAUSES_SECONDS:
+        if subprocess.run(command).returncode == 0:
+            break
+        time.sleep(pause)
+    else:
+        subprocess.run(command, check=True)
     return next(directory.glob("*.whl"))

@@ -46,7 +46,7 @@ install_python() {
 	done
 	shift
 	for requirement in "$@"; do options+=(--requirement "$function_directory/$requirement"); done
-	python3 -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps --require-hashes \
+	retry python3 -m pip install --quiet --disable-pip-version-check --no-input --no-compile --no-deps --require-hashes \
 		--implementation cp --python-version 3.11 --only-binary=:all: --root-user-action=ignore --target "$target" \
 		"${options[@]}"
 	rm -rf "${target:?}/bin"
