@@ -12,4 +12,4 @@ tree=$("$root/guest/image/build.sh" --tree "$example" | tail -1)
 # A network of its own: whatever port the server wants is free there, and nobody else's.
 EXAMPLE_TREE=$tree EXAMPLE_DEFINITION=${image%.erofs}.toml PYTHONPATH=$root/examples/common PYTHONDONTWRITEBYTECODE=1 \
 	bwrap --die-with-parent --dev-bind / / --unshare-net --unshare-pid --proc /proc \
-	timeout 300 python3 "$root/scripts/run-unittest.py" discover -s "$example/tests"
+	timeout 900 python3 "$root/scripts/run-unittest.py" discover -s "$example/tests"

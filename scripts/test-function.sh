@@ -17,5 +17,5 @@ for test in "$function_directory"/tests/test_*.py; do
 	say "$test"
 	# As an argument and from standard input: the image is not written to.
 	FUNCTION_DEFINITION=$(<"$function_directory/function.toml") PYTHONPATH=/function PYTHONDONTWRITEBYTECODE=1 \
-		timeout 120 "${enter[@]}" /usr/bin/python3 -c "$program" <"$test"
+		timeout 900 "${enter[@]}" /usr/bin/python3 -c "$program" <"$test"
 done

@@ -18,7 +18,7 @@ MARKER = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 TREE = pathlib.Path(os.environ["EXAMPLE_TREE"])
 DEFINITION = tomllib.loads(pathlib.Path(os.environ["EXAMPLE_DEFINITION"]).read_text())
 # For its start, its end and each answer. Seconds.
-TIMEOUT = 30
+TIMEOUT = 120
 
 
 def sandbox():

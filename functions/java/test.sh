@@ -16,4 +16,4 @@ fi
 cd "$root/functions/java/tests"
 export PYTHONDONTWRITEBYTECODE=1
 # Of all tests together, in seconds: longer is a standstill.
-exec timeout 1800 python3 "$root/scripts/run-unittest.py" "$@"
+exec timeout 2700 python3 "$root/scripts/run-unittest.py" "$@"

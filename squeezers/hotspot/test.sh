@@ -11,7 +11,7 @@ cd "$root/squeezers/hotspot"
 
 stress=0
 # For one module of tests, in seconds.
-limit=900
+limit=2700
 if [ "${1:-}" = --stress ]; then
 	stress=1
 	limit=5400

@@ -13,7 +13,7 @@ here=$root/squeezers/v8
 
 stress=0
 # For one module of tests, in seconds.
-limit=900
+limit=2700
 measure=0
 case ${1:-} in
 --stress) stress=1 limit=5400 && shift ;;

@@ -18,7 +18,7 @@ from oci_image import Layout, entry
 CHECKOUT = pathlib.Path(__file__).resolve().parents[3]
 PROGRAM = entry("bin/serve", b"#!/bin/sh\n", mode=0o755)
 # Seconds.
-TIMEOUT = 120
+TIMEOUT = 600
 
 
 class BuildTest(unittest.TestCase):
