@@ -146,8 +146,13 @@ mod tests {
         }
 
         fn ask(&self, occupied_bytes: Option<u64>) -> Answer {
+            self.ask_for(Duration::from_secs(60), occupied_bytes)
+        }
+
+        /// For so long, if the node does not say more.
+        fn ask_for(&self, limit: Duration, occupied_bytes: Option<u64>) -> Answer {
             let request = Request { pod: pod(), occupied_bytes };
-            answer(&request, self, Instant::now() + Duration::from_millis(1500), || true)
+            answer(&request, self, Instant::now() + limit, || true)
         }
     }
 
@@ -258,7 +263,8 @@ mod tests {
             assert_eq!(has_risen.ask(None), expected);
         }
         let silent = Script::new("1Mi", [has("1Mi")]);
-        assert!(matches!(silent.ask(None), Answer::Failed { .. }));
+        let limit = Duration::from_millis(1500);
+        assert!(matches!(silent.ask_for(limit, None), Answer::Failed { .. }));
     }
 
     #[test]
