@@ -7,6 +7,9 @@
 #[path = "../../host/squeezy/src/diagnostics.rs"]
 mod diagnostics;
 mod error;
+#[cfg(test)]
+#[path = "../../scripts/executable.rs"]
+mod executable;
 mod experiments;
 mod harness;
 mod record;

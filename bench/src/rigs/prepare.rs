@@ -34,7 +34,8 @@ pub(crate) async fn prepare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use crate::executable::write_script;
+    use std::fs;
 
     const SCRIPT: &str = "bench/build.sh";
 
@@ -44,8 +45,7 @@ mod tests {
         let path = root.path().join(SCRIPT);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::create_dir(root.path().join("build")).unwrap();
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, script);
         root
     }
 

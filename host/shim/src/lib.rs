@@ -10,6 +10,9 @@ pub mod cgroup;
 pub mod delete;
 pub mod error;
 pub mod events;
+#[cfg(test)]
+#[path = "../../../scripts/executable.rs"]
+mod executable;
 pub mod fifo;
 pub mod flags;
 mod found;

@@ -38,6 +38,9 @@ mod config;
 mod console;
 mod cpu_share;
 mod error;
+#[cfg(test)]
+#[path = "../../../scripts/executable.rs"]
+mod executable;
 mod fate;
 mod host_memory;
 mod hyperalloc;

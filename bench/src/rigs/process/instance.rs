@@ -329,8 +329,8 @@ mod tests {
         super::{Language, function::find},
         *,
     };
-    use crate::skip::skip;
-    use std::{os::unix::fs::PermissionsExt, path::Path};
+    use crate::{executable::write_script, skip::skip};
+    use std::path::Path;
 
     const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     const SETUP: Setup = Setup { memory_bytes: 128 << 20, processors: 1.0, eager: false };
@@ -352,9 +352,8 @@ mod tests {
         fs::create_dir_all(folder.join("pi")).unwrap();
         let definition = Path::new(REPOSITORY).join("functions/javascript/pi/function.toml");
         fs::copy(definition, folder.join("pi/function.toml")).unwrap();
-        let script = folder.join("run.sh");
-        fs::write(&script, "#!/bin/sh\necho \"no luck with $1 at ${PORT:+a port}\"\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = "echo \"no luck with $1 at ${PORT:+a port}\"";
+        write_script(&folder.join("run.sh"), script);
         let function = find(functions.path(), build.path(), Language::JavaScript, "pi").unwrap();
         let error = Instance::start(&function, SETUP).await.unwrap_err().to_string();
         assert!(error.ends_with("no luck with pi at a port") && !error.contains('\n'), "{error}");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{group::Group, registry::Place, tasks::tests::fake::FakeVm};
+use crate::{executable::write_script, group::Group, registry::Place, tasks::tests::fake::FakeVm};
 use containerd_shim_protos::{
     api,
     protobuf::{Message, MessageField, well_known_types::any::Any},
@@ -7,7 +7,7 @@ use containerd_shim_protos::{
     ttrpc::{self, Code, context},
 };
 use serde_json::json;
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::fs;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -53,8 +53,7 @@ impl Running {
         let directory = TempDir::new().unwrap();
         let path = |name: &str| directory.path().join(name);
         // What a holder does, without this program.
-        fs::write(path("holder"), "#!/bin/sh\necho\nexec cat >/dev/null\n").unwrap();
-        fs::set_permissions(path("holder"), fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path("holder"), "echo\nexec cat >/dev/null");
         let spec = json!({
             "process": {"args": ["sh"], "cwd": "/"},
             "linux": {

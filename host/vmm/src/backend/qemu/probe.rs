@@ -78,7 +78,7 @@ fn output(program: &Path, arguments: &[&str]) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, os::unix::fs::PermissionsExt};
+    use crate::executable::write_script;
 
     #[test]
     fn the_version_is_what_the_first_line_says() {
@@ -101,8 +101,7 @@ mod tests {
             ("echo QEMU emulator version 9.0.0", "without the device virtio-mem-pci"),
             ("exit 3", "fails: exit status: 3"),
         ] {
-            fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+            write_script(&program, script);
             let error = probe_qemu(&program).unwrap_err();
             assert!(error.contains(part), "{script}: {error}");
         }
