@@ -224,7 +224,8 @@ mod tests {
         // Not /tmp, which may be in memory: no page of a file there is clean.
         let directory = tempfile::tempdir_in("/var/tmp").unwrap();
         let file = directory.path().join("cat");
-        std::fs::copy("/bin/cat", &file).unwrap();
+        // By another process: what another test starts just then would have it open for writing, too.
+        assert!(Command::new("cp").arg("/bin/cat").arg(&file).status().unwrap().success());
         File::open(&file).unwrap().sync_all().unwrap();
         let deadline = Deadline::after(Duration::from_secs(60));
 

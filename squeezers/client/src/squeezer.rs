@@ -247,6 +247,8 @@ mod tests {
     #[test]
     fn a_process_without_a_squeezer() {
         let process = Process::open(std::process::id()).unwrap();
+        // Of an earlier process of this number.
+        let _ = std::fs::remove_file(format!("/tmp/squeezer-{}.sock", process.pid()));
         let deadline = Deadline::after(Duration::from_secs(60));
         let error = Squeezer::of(&process, deadline).unwrap_err();
         assert!(matches!(error, Error::NoSqueezer { .. }), "{error}");
