@@ -110,6 +110,20 @@ void sleep_ms(unsigned int ms)
 	nanosleep(&t, NULL);
 }
 
+/* What one pause counts for at most, with the look before it. */
+#define MOST_PAUSE_MS	50
+
+void pause_between_looks(u64 *left, u64 *last)
+{
+	u64 now, passed;
+
+	sleep_ms(2);
+	now = now_ms();
+	passed = now - *last < MOST_PAUSE_MS ? now - *last : MOST_PAUSE_MS;
+	*left -= passed < *left ? passed : *left;
+	*last = now;
+}
+
 unsigned int slowness(void)
 {
 	int factor = atoi(getenv("SELFTEST_SLOWNESS") ?: "1");

@@ -129,14 +129,20 @@ unsigned int slowness(void);
 u64 now_ms(void);
 void sleep_ms(unsigned int ms);
 
-/* Evaluates @cond every few milliseconds until it holds; false after @ms of a usual guest. */
+/* Pauses, and takes the milliseconds since @last off those that are @left. */
+void pause_between_looks(u64 *left, u64 *last);
+
+/*
+ * Evaluates @cond every few milliseconds until it holds; false after @ms of a usual guest. Time in
+ * which the host lets none of its processors run does not count: nothing comes true in it.
+ */
 #define WAIT_FOR(cond, ms)							\
 	({									\
-		u64 end_ = now_ms() + (u64)(ms) * slowness();		\
+		u64 left_ = (u64)(ms) * slowness(), last_ = now_ms();		\
 		bool held_;							\
 										\
-		while (!(held_ = (cond)) && now_ms() < end_)			\
-			sleep_ms(2);						\
+		while (!(held_ = (cond)) && left_)				\
+			pause_between_looks(&left_, &last_);			\
 		held_;								\
 	})
 
