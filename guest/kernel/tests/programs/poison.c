@@ -36,7 +36,7 @@ TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 
 	require_partitions();
 	require_host();
-	host_resize(size_of_partitions(1), 10000);
+	host_partitions(1, 10000);
 	while (!partition_is(partition, "free"))
 		ASSERT(++partition < partitions(), "none is free");
 	have_fail((partition_start(partition) + partition_bytes() / 2) / PAGE + 5, HARD_OFFLINE);
@@ -49,9 +49,9 @@ TEST(a_free_page_that_fails_comes_back_with_the_next_plug, .may_leak = true)
 	actor_join(&actor);
 	ASSERT(WAIT_FOR(partition_is(partition, "free"), 5000), "%s", partition_state(partition));
 
-	host_resize(size_of_partitions(0), 10000);
+	host_partitions(0, 10000);
 	ASSERT_EQ(corrupted_bytes(), before);
-	host_resize(size_of_partitions(partitions()), 10000);
+	host_partitions(partitions(), 10000);
 	ASSERT_EQ(partition_free(partition), partition_bytes());
 	actor = actor_start(partition, "fills_all_but_a_page", NULL);
 	actor_join(&actor);

@@ -236,7 +236,7 @@ TEST(another_partition_is_taken_while_one_has_stragglers)
 	/* The one a shrink would take first, whichever end that is, is not the only one. */
 	left = leave_stragglers(last);
 	ASSERT(WAIT_FOR(partition_is_held(last), PROMPT_MS), "%s", partition_state(last));
-	host_resize(size_of_partitions(last), 10000);
+	host_partitions(last, 10000);
 	ASSERT(partition_is_held(last), "%s", partition_state(last));
 	ASSERT(!shrink_blocked()[0], "%s", shrink_blocked());
 	close(left.pipe);

@@ -192,7 +192,7 @@ void host_partitions(int count, unsigned int ms)
 	host_resize(bytes, ms);
 	/* The device is told before the guest has put its books in order. */
 	ASSERT(WAIT_FOR(partitions_in_state("plugging") + partitions_in_state("unplugging") +
-			partitions_in_state("populating") == 0, 1000), "not settled");
+			partitions_in_state("populating") == 0, ms), "not settled");
 }
 
 void require_image_file(const char *name)
