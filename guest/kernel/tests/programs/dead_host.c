@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* How long who needs memory waits for what is in hand, and for what is kept, and is killed. */
-#define WAITED_MS	(1000 + 250 + PROMPT_MS)
+#define WAITED_MS	(1000 + 250 + 5 * PROMPT_MS)
 /* What the host takes of ordinary memory, in areas: of each kind. */
 #define TAKEN		80
 

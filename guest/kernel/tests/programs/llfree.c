@@ -121,7 +121,7 @@ TEST(what_the_host_has_taken_is_not_read_back)
 	u64 before;
 
 	require_host();
-	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 2000))
+	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 10000))
 		skip("no host takes what is free");
 	before = host_resident();
 	ASSERT_EQ(read_kcore(kcore, partition_start(0), partition_start(0) + partition_managed(0)),
@@ -138,7 +138,7 @@ TEST(single_pages_that_the_host_has_taken_are_not_read_back, .seconds = 120)
 	u64 before, taken;
 
 	require_host();
-	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 2000))
+	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 10000))
 		skip("no host takes what is free");
 	before = host_resident();
 	pieces = actor_start(0, "has_pieces", NULL);

@@ -64,7 +64,7 @@ TEST(one_request_and_no_migration, .seconds = 180)
 }
 
 /* The one that stays parts the others in two; gaps between the slots part them all. */
-TEST(adjacent_partitions_share_a_request, .seconds = 60)
+TEST(adjacent_partitions_share_a_request)
 {
 	u64 requests, unplugs, plugs, expected;
 	struct actor actor;

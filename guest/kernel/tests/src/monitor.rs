@@ -10,7 +10,7 @@ use tokio::{
 };
 
 /// How long QEMU may take for one command.
-const ANSWER: Duration = Duration::from_secs(20);
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// Arguments of QEMU for a processor that Linux believes when it says which page is broken: from one of
 /// AMD, which is what QEMU has else, it takes any such error as the end. With a later one of Intel all

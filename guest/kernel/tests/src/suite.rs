@@ -26,8 +26,8 @@ use tokio::{
 /// Two processors run one VM at a time well, and two badly.
 static ONE_VM: Mutex<()> = Mutex::const_new(());
 
-/// How long a guest may be silent: the longest test that says nothing, and then some.
-const SILENCE: Duration = Duration::from_secs(100);
+/// How long a guest may be silent: as long as tests may take that say nothing meanwhile, and then some.
+const SILENCE: Duration = Duration::from_secs(320);
 
 /// Leaves every partition plugged, which most programs expect.
 pub const PLUGS: &str = "resize:grows_and_shrinks_to_every_size";
@@ -330,7 +330,7 @@ impl Suite {
             _ if lines.ended => None,
             Err(error) => Some(error.to_string()),
             // The port is closed by the end of the VM, which knows why.
-            Ok(()) => Some(match timeout(Duration::from_secs(10), vm.wait()).await {
+            Ok(()) => Some(match timeout(Duration::from_secs(60), vm.wait()).await {
                 Ok(end) => end.to_string(),
                 Err(_) => "the guest has closed its port".to_owned(),
             }),
@@ -403,7 +403,7 @@ impl Report {
 }
 
 async fn accept(listener: &UnixListener) -> io::Result<UnixStream> {
-    Ok(timeout(Duration::from_secs(10), listener.accept()).await??.0)
+    Ok(timeout(Duration::from_secs(60), listener.accept()).await??.0)
 }
 
 /// Reads until the runner has ended or the port is closed, and prints each outcome.

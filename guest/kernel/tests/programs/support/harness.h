@@ -33,7 +33,8 @@ struct body {
 	struct body *next;
 };
 
-#define DEFAULT_SECONDS 60
+/* For what never ends, on the slowest machine. */
+#define DEFAULT_SECONDS 120
 
 void register_body(struct body *body);
 

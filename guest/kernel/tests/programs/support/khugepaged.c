@@ -9,7 +9,7 @@
 
 #define SETTINGS	"/sys/kernel/mm/transparent_hugepage/khugepaged/"
 
-#define HUGE_MS		20000
+#define HUGE_MS		50000
 
 char *map_small(u64 bytes)
 {
