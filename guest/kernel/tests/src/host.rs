@@ -10,13 +10,14 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
+    sync::{Mutex, OwnedMutexGuard},
     task::JoinHandle,
 };
 
@@ -41,6 +42,8 @@ pub(crate) struct Host {
     pub(crate) taking: Option<Taking>,
     /// What it has taken.
     pub(crate) taken: Arc<Taken>,
+    /// As long as this is there, it takes nothing.
+    pub(crate) rest: Option<OwnedMutexGuard<()>>,
     /// Who has died while it worked on the guest's allocator.
     pub(crate) dead: Option<DeadHost>,
 }
@@ -51,8 +54,8 @@ pub(crate) struct Taken {
     pub(crate) bytes: AtomicU64,
     /// Why nothing is taken any more, though the VM has not ended.
     pub(crate) failure: OnceLock<String>,
-    /// Nothing is taken for the moment.
-    rests: AtomicBool,
+    /// Held while something is taken.
+    turn: Arc<Mutex<()>>,
 }
 
 /// Takes free memory all the time, until it is dropped.
@@ -63,10 +66,10 @@ impl Taking {
         Self(tokio::spawn(async move {
             // Whole areas most of the time, and single pages now and then.
             for grain in [Grain::Area, Grain::Area, Grain::Page].into_iter().cycle() {
-                while sum.rests.load(Relaxed) {
-                    tokio::time::sleep(TAKE_INTERVAL).await;
-                }
-                match vm.take_all_free(grain).await {
+                let turn = sum.turn.lock().await;
+                let taken = vm.take_all_free(grain).await;
+                drop(turn);
+                match taken {
                     Ok(taken) => sum.bytes.fetch_add(taken.bytes, Relaxed),
                     Err(error) => {
                         if tokio::time::timeout(END_LIMIT, vm.wait()).await.is_err() {
@@ -140,9 +143,11 @@ impl Host {
                 Ok(0)
             }
             ["rest", rests @ ("0" | "1")] => {
-                self.taken.rests.store(rests == "1", Relaxed);
-                // What has begun ends.
-                tokio::time::sleep(4 * TAKE_INTERVAL).await;
+                self.rest = None;
+                if rests == "1" {
+                    // What has begun ends.
+                    self.rest = Some(self.taken.turn.clone().lock_owned().await);
+                }
                 Ok(0)
             }
             ["die", address, bytes, zone, kept, in_hand] => {

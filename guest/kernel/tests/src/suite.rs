@@ -319,6 +319,7 @@ impl Suite {
             boots: 0,
             taking: None,
             taken: taken.clone(),
+            rest: None,
             dead: None,
         };
         let serving = tokio::spawn(host.serve(port));
