@@ -64,7 +64,7 @@ import socket
 import sys
 import threading
 
-stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60)
+stream = socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=300)
 
 
 def send():
@@ -127,7 +127,7 @@ for port in 80 8080; do
 	[ "$(page "10.88.0.2:$port/name")" = "$name" ] || die "port $port has said: $(page "10.88.0.2:$port/name")"
 	[ "$(ip netns exec outside curl --silent --max-time 60 "http://10.88.0.2:$port/name")" = "$name" ] || die "it is not reached from outside"
 done
-busybox ping -c 1 -W 10 10.88.0.2 >/dev/null || die "it does not answer to ping"
+until_true 120 busybox ping -c 1 -W 10 10.88.0.2
 page 10.88.0.2:9000/name 2>/dev/null && die "its loopback interface is reached from elsewhere"
 # curl's statuses: 7 if it is refused, 28 if nobody says anything.
 status=0
@@ -176,7 +176,8 @@ echo "a pod reaches others, by address and by name, from its own address"
 [[ $(of first busybox nslookup other.test 2>&1) != *"10.88.0.100" ]] || die "it finds a name that nobody has"
 said=$(of first busybox wget -q -O - http://outside.test:8000/page) || true
 [ "$said" = "from outside" ] || die "it reaches nobody by name: $said"
-ip netns exec outside timeout 60 busybox nc -l -p 7000 -e sh -c 'busybox netstat -tn | grep ":7000 .*ESTABLISHED"' &
+# The pod sends nothing, so its half of the connection may have ended by then.
+ip netns exec outside timeout 60 busybox nc -l -p 7000 -e sh -c 'busybox netstat -tn | grep ":7000 "' &
 # shellcheck disable=SC2016 # it is for the container's shell
 said=$(of first sh -c 'until busybox nc 10.88.0.100 7000; do sleep 0.1; done')
 [[ $said == *10.88.0.2:* ]] || die "it is known as: $said"
@@ -222,7 +223,7 @@ import socket
 import sys
 
 address, end = sys.argv[1:]
-stream, half = (socket.create_connection((address, port), timeout=60) for port in (7001, 7002))
+stream, half = (socket.create_connection((address, port), timeout=300) for port in (7001, 7002))
 half.shutdown(socket.SHUT_WR)
 ticks, said = half.makefile("rb"), stream.makefile("rb")
 key = base64.b64encode(os.urandom(16))
@@ -448,15 +449,21 @@ echo "a silent stream is open while its pod is frozen, and the first message is 
 # Nothing is started for a tick, which would be computing.
 ticks='grpc serve :50051 & busybox mkfifo /tmp/never; exec 3<>/tmp/never; while :; do read -t 0.3 nothing <&3; done'
 options="--annotation dev.squeezy/freeze-after=1" detach_in three idle sh -c "$ticks"
-# is_frozen: whether nothing of it has run for longer than a tick takes to come.
-is_frozen() {
-	local before
+# runs_for: how long it runs in a second, which is longer than a tick takes to come; nothing where that is not known.
+runs_for() {
+	local before after
 	before=$(metrics idle cpu.usage_usec)
 	sleep 1
-	[ -n "$before" ] && [ "$(metrics idle cpu.usage_usec)" = "$before" ]
+	after=$(metrics idle cpu.usage_usec)
+	[ -z "$before" ] || [ -z "$after" ] || echo $((after - before))
+}
+runs() {
+	[ "$(runs_for)" -gt 0 ]
 }
 ctr task exec --detach --exec-id keeps idle sleep 100000 </dev/null
-is_frozen && die "it was frozen beside what was added, or does not tick"
+# But for what was added it would be frozen by then, for good. A busy machine keeps it from running for a second or two.
+sleep 3
+until_true 120 runs
 mkfifo "$work/to-idle"
 grpc talk 10.88.0.4:50051 <"$work/to-idle" >"$work/from-idle" &
 talks_to_idle=$!
@@ -465,7 +472,7 @@ ctr task kill --signal SIGKILL --exec-id keeps idle
 for message in one two; do
 	echo "$message" >&4
 	until_true 120 prints "$message" tail -n 1 "$work/from-idle"
-	until_true 120 is_frozen
+	until_true 120 prints 0 runs_for
 done
 exec 4>&-
 wait "$talks_to_idle" || die "a silent stream was lost"
