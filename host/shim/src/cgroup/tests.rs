@@ -1,6 +1,6 @@
 use super::*;
 use proptest::prelude::*;
-use std::thread;
+use std::{thread, time::Instant};
 use tempfile::TempDir;
 
 /// A tree of directories as of mounted control groups. Unlike those of the kernel, they have only the files that were
