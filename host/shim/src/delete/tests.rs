@@ -97,8 +97,13 @@ async fn creating(running: &Running, request: api::CreateTaskRequest, millisecon
     running.vm.follow(vec![(milliseconds, false)]);
     let client = running.task();
     tokio::spawn(async move { client.create(limit(), &request).await });
-    // The call is on its way, and its pod's holder is started before.
-    sleep(Duration::from_millis(500)).await;
+    // Its pod's holder is started before.
+    let begins = async {
+        while !running.vm.has_begun_all() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), begins).await.expect("it is created");
 }
 
 #[tokio::test]
@@ -134,11 +139,13 @@ async fn a_pod_is_removed_with_its_containers_and_its_server_ends() {
 #[tokio::test]
 async fn a_pod_whose_boot_takes_long_is_removed_after_it_and_has_its_place_until_then() {
     let running = Running::new().await;
-    creating(&running, bundle(&running, "one"), 6000).await;
+    creating(&running, bundle(&running, "one"), 12_000).await;
     let begin = Instant::now();
     deleted(&running, "one").await;
     let waited = begin.elapsed();
-    assert!(waited < Duration::from_secs(5), "containerd does not wait for {waited:?}");
+    // containerd waits for 5 s. Who tests this may have to wait for the processor besides.
+    const { assert!(REMOVAL_LIMIT.as_secs() < 5) };
+    assert!(waited < Duration::from_secs(10), "containerd does not wait for {waited:?}");
     assert!(has_place(&running));
     ends(running).await;
 }

@@ -177,18 +177,19 @@ async fn a_task_lives_through_the_api_and_the_server_ends_after_it() {
 
 #[tokio::test]
 async fn a_server_waits_for_the_next_pod_as_long_as_it_is_told() {
+    // It looks now and then, and may not have seen a pod.
+    let begin = Instant::now();
     let running = Running::that_waits(3).await;
     let task = running.task();
     task.create(limit(), &running.create()).await.unwrap();
     let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
     task.delete(limit(), &delete).await.unwrap();
-    let begin = Instant::now();
     let shutdown = api::ShutdownRequest { id: named("one"), ..Default::default() };
     task.shutdown(limit(), &shutdown).await.unwrap();
     assert!(running.is_found());
     timeout(Duration::from_secs(30), running.server).await.expect("it ends").unwrap().unwrap();
     let waited = begin.elapsed();
-    assert!(waited > Duration::from_millis(2500), "it has waited for {waited:?}");
+    assert!(waited >= Duration::from_secs(3), "it has waited for {waited:?}");
 }
 
 #[tokio::test]

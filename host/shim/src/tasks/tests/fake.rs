@@ -116,6 +116,11 @@ impl FakeVm {
         self.inside().script = script;
     }
 
+    /// Whether all of them have begun.
+    pub fn has_begun_all(&self) -> bool {
+        self.inside().script.is_empty()
+    }
+
     /// The next kills fail, so many of them.
     pub fn fail_kills(&self, count: u32) {
         self.inside().failing_kills = count;
