@@ -25,6 +25,8 @@ use tokio::sync::{
 const SHORTEST_PAUSE: Duration = Duration::from_micros(200);
 /// The maximum interval later on, and the initial one if a report is expected.
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+/// How long the guest may take to say why it has not followed: it may be busy with trying to.
+const REASON_LIMIT: Duration = Duration::from_secs(10);
 
 /// A device of the VMM: virtio-mem or a balloon.
 pub(crate) struct GuestDriven {
@@ -202,7 +204,7 @@ async fn reported(reports: &mut broadcast::Receiver<SizeChange>, device: Device)
 /// Why the guest has not followed, as far as it can say.
 async fn reason(agent: Option<&AgentClient>, shrinks: bool) -> String {
     let memory = match agent {
-        Some(agent) => tokio::time::timeout(Duration::from_secs(3), agent.memory()).await,
+        Some(agent) => tokio::time::timeout(REASON_LIMIT, agent.memory()).await,
         None => return "the VM has no agent that could say why".to_owned(),
     };
     let memory = match memory {
