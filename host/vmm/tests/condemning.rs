@@ -23,7 +23,7 @@ fn hog(id: &str, size: &str) -> InstanceSpec {
 
 async fn ask(agent: &AgentClient, hog: &InstanceSpec) -> Result<u16> {
     let request = http::Request::get("/").body(Bytes::new()).unwrap();
-    let answer = agent.http(&hog.id, request, Duration::from_secs(10)).await?;
+    let answer = agent.http(&hog.id, request, Duration::from_secs(30)).await?;
     Ok(answer.status().as_u16())
 }
 
@@ -37,7 +37,7 @@ async fn assert_whole(agent: &AgentClient, hog: &InstanceSpec) {
 
 /// Waits until nothing is left of it, which takes a moment.
 async fn assert_gone(agent: &AgentClient, hog: &InstanceSpec) {
-    for _ in 0..100 {
+    for _ in 0..1800 {
         if let Err(VmError::Agent { code: ErrorCode::NotFound, .. }) = agent.instance(&hog.id).await
         {
             return;

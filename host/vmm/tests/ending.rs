@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    alive, config,
+    LONG, alive, config,
     memory::{files, resident},
     signal,
 };
@@ -47,7 +47,7 @@ async fn a_vm_whose_guest_panics() {
     config.command_line.push("rdinit=/none root=/dev/none".into());
     let vm = Vm::start(config).await.unwrap();
     let files = files("panicked");
-    let error = tokio::time::timeout(Duration::from_secs(120), vm.wait()).await.unwrap();
+    let error = tokio::time::timeout(LONG, vm.wait()).await.unwrap();
     assert_eq!((resident(&files), alive(vm.process_id())), (0, false));
     assert!(matches!(error, VmError::Panicked(_)), "{error}");
 }
@@ -55,11 +55,11 @@ async fn a_vm_whose_guest_panics() {
 #[tokio::test]
 async fn a_vm_that_hangs() {
     let mut config = in_files("hanging");
-    config.timeouts.hang = Duration::from_secs(2);
+    config.timeouts.hang = Duration::from_secs(4);
     let vm = Vm::start(config).await.unwrap();
     let files = files("hanging");
     signal(vm.process_id(), "STOP");
-    let error = tokio::time::timeout(Duration::from_secs(20), vm.wait()).await.unwrap();
+    let error = tokio::time::timeout(LONG, vm.wait()).await.unwrap();
     assert_eq!((resident(&files), alive(vm.process_id())), (0, false));
     assert!(matches!(error, VmError::Hung(_)), "{error}");
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    alive, config,
+    LONG, alive, config,
     memory::{AREA_BYTES, empty_areas, files, resident, touch},
     world::SIZING,
 };
@@ -11,8 +11,6 @@ use squeezy_vmm::{Vm, VmError, mechanism::MechanismName};
 use std::{fs::File, time::Duration};
 use tokio::time::{sleep, timeout};
 
-/// Longer than it takes the host to look, however busy it is.
-const LONG: Duration = Duration::from_secs(60);
 const KEPT_BYTES: u64 = SIZING.instances as u64 * SIZING.instance_bytes;
 
 /// A VM of which the host keeps some memory, and the file of all its memory.
@@ -54,7 +52,7 @@ async fn who_uses_much_of_what_the_host_keeps_is_warned_once_and_then_ended() {
         loop {
             touch(&file, &empty_areas(&file), BYTES_OF_EACH);
             // Longer than the end of a VM takes: nobody touches its memory after that.
-            sleep(Duration::from_secs(15)).await;
+            sleep(LONG / 3).await;
         }
     };
     let error = tokio::select! {

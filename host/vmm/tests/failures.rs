@@ -13,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How soon an error must be reported.
-const SOON: Duration = Duration::from_secs(5);
+/// How soon an error must be reported: within a second, but for a host that is busy with others.
+const SOON: Duration = Duration::from_secs(20);
 
 async fn start_error(config: VmConfig) -> VmError {
     match Vm::start(config).await {
@@ -181,7 +181,8 @@ async fn partitions_that_the_kernel_does_not_have_are_an_error() {
 async fn a_shrink_that_is_not_done_in_time_says_why_and_the_guest_can_grow_again() {
     let mut config = config("stuck");
     config.memory = Arc::new(VirtioMem { region_bytes: 512 << 20, initial_bytes: 0 });
-    config.timeouts.resize = Duration::from_secs(2);
+    // It has to grow in this time, too.
+    config.timeouts.resize = Duration::from_secs(15);
     let vm = Vm::start(config).await.unwrap();
     vm.resize(512 << 20).await.unwrap();
     let hog = instance("hog", &["/bin/memhog", "480M"]);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{config, instance};
+use common::{LONG, config, instance};
 use squeezy_protocol::{ErrorCode, ExitReason, InstanceState, Layer, OutputKind, SignalRequest};
 use squeezy_vmm::{OutputStream, Vm, VmError};
 use std::{
@@ -96,7 +96,7 @@ async fn output_ends_with_the_vm() {
     stdout.read_exact(&mut line).await.unwrap();
     assert_eq!(&line, b"begun\n");
     common::signal(vm.process_id(), "KILL");
-    let end = tokio::time::timeout(Duration::from_secs(10), stdout.read(&mut line)).await;
+    let end = tokio::time::timeout(LONG, stdout.read(&mut line)).await;
     assert!(!matches!(end, Ok(Ok(1..))), "{end:?}");
     assert!(end.is_ok(), "whoever reads still waits");
 }

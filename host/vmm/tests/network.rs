@@ -6,7 +6,7 @@ mod outside;
 #[path = "../../../scripts/skip.rs"]
 mod skip;
 
-use common::{config, instance, wait_until};
+use common::{LONG, config, instance, wait_until};
 use outside::{HOST, METADATA, Outside, PRIVATE, PUBLIC, serve};
 use skip::skip;
 use squeezy_protocol::{
@@ -24,8 +24,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an attempt to connect may take.
-const PATIENCE: &str = "3";
+/// How long an attempt to connect may take, in seconds. Most that are refused are so at once.
+const PATIENCE: &str = "10";
 
 fn outbound(id: &str, script: &str) -> InstanceSpec {
     let network = NetworkAccess::Outbound;
@@ -57,7 +57,7 @@ async fn until_said(agent: &AgentClient, spec: &InstanceSpec, text: &str) -> Str
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), said).await.expect("a script that ends")
+    tokio::time::timeout(LONG, said).await.expect("a script that ends")
 }
 
 /// What an instance prints that greets a server at this address.
@@ -111,7 +111,7 @@ fn an_instance_reaches_what_its_rules_allow_and_nothing_else() {
         assert!(count(Refusal::Reserved) >= 3, "{counts:?}");
         vm.stop().await.unwrap();
         drop(vm);
-        let closed = || wait_until(Duration::from_secs(10), || own_files() <= before);
+        let closed = || wait_until(LONG, || own_files() <= before);
         assert!(tokio::task::block_in_place(closed), "{} files, {before} before", own_files());
 
         let rules = Rules {
@@ -215,7 +215,7 @@ fn who_uses_up_the_connections_lacks_them_until_some_end() {
         assert!(is_closed(&said) || said.is_empty(), "{said}");
         assert!(files() <= before + MOST, "{} files, {before} before", files());
         agent.stop(&greedy.id, Duration::ZERO).await.unwrap();
-        let freed = || wait_until(Duration::from_secs(60), || files() < before + MOST / 2);
+        let freed = || wait_until(LONG, || files() < before + MOST / 2);
         assert!(tokio::task::block_in_place(freed), "{} files, {before} before", files());
         assert_eq!(greet(&vm, PUBLIC, port).await, "outside");
         vm.stop().await.unwrap();
@@ -263,7 +263,7 @@ fn a_connection_outlasts_a_freeze_and_a_pause() {
             let listener = TcpListener::bind("0.0.0.0:0").unwrap();
             opened.send(listener.local_addr().unwrap().port()).unwrap();
             let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
             let mut line = [0; 6];
             stream.read_exact(&mut line).unwrap();
             opened.send(0).unwrap();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::config;
+use common::{LONG, config};
 use futures_util::FutureExt;
 use squeezy_vmm::Vm;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ async fn a_vm_is_paused_and_resumed_though_nobody_waits_for_it_any_more() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), changes).await.unwrap();
+        tokio::time::timeout(LONG, changes).await.unwrap();
     }
     vm.agent().unwrap().info().await.unwrap();
     vm.stop().await.unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    config, instance,
+    LONG, config, instance,
     world::{MIB, SIZING, World},
 };
 use squeezy_protocol::{ExitReason, InstanceState};
@@ -36,7 +36,7 @@ async fn single_pages_of_a_frozen_instance_go_back_and_its_data_stays() {
 
     // It goes on with what it has.
     let request = http::Request::get("/").body(bytes::Bytes::new()).unwrap();
-    agent.http(&hog.id, request, Duration::from_secs(10)).await.unwrap();
+    agent.http(&hog.id, request, Duration::from_secs(30)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(agent.instance(&hog.id).await.unwrap().state, InstanceState::Running);
     let log = agent.log(&hog.id).await.unwrap();
@@ -133,7 +133,7 @@ async fn what_a_running_instance_has_freed_goes_back_by_itself() {
     let hog = instance("hog", &arguments);
     let (_, partition) = world.run(hog.clone()).await;
     let mut memory = world.vm.memory().await.unwrap();
-    for _ in 0..600 {
+    for _ in 0..1800 {
         // It is counted when the sweep has ended, after it has gone.
         if world.resident(partition).await < 50 * MIB && memory.swept_bytes > 140 * MIB {
             break;
@@ -161,11 +161,11 @@ async fn what_a_vm_that_the_host_resizes_has_free_goes_back_by_itself() {
     let hog = instance("hog", &["/bin/memhog", "200M", "--check", "--exit-after", "500"]);
     agent.start(&hog).await.unwrap();
     let wait = agent.wait(&hog.id);
-    let ended = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(LONG, wait).await.unwrap().unwrap();
     assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)));
 
     let mut memory = vm.memory().await.unwrap();
-    for _ in 0..600 {
+    for _ in 0..1800 {
         if memory.swept_bytes > 140 * MIB {
             break;
         }
@@ -196,7 +196,7 @@ async fn a_vm_shrinks_and_grows_without_its_guest() {
     let hog = instance("hog", &["/bin/memhog", "200M", "--check", "--exit-after", "500"]);
     agent.start(&hog).await.unwrap();
     let wait = agent.wait(&hog.id);
-    let ended = tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    let ended = tokio::time::timeout(LONG, wait).await.unwrap().unwrap();
     assert_eq!(ended.state, InstanceState::Ended(ExitReason::Exited(0)));
     agent.stop(&hog.id, Duration::ZERO).await.unwrap();
     let used = vm.memory().await.unwrap();
@@ -219,6 +219,6 @@ async fn a_vm_shrinks_and_grows_without_its_guest() {
     let next = instance("next", &["/bin/memhog", "20M", "--check", "--exit-after", "100"]);
     agent.start(&next).await.unwrap();
     let wait = agent.wait(&next.id);
-    tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap();
+    tokio::time::timeout(LONG, wait).await.unwrap().unwrap();
     vm.stop().await.unwrap();
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    instance,
+    LONG, instance,
     world::{MIB, World},
 };
 use squeezy_protocol::{ExitReason, InstanceState};
@@ -14,9 +14,6 @@ use std::{
     time::Duration,
 };
 use tokio::time::timeout;
-
-/// Longer than an end takes, however busy the host is.
-const LONG: Duration = Duration::from_secs(120);
 
 /// A control group whose processes get so much memory, in bytes, besides what they have when they are added.
 struct MemoryGroup(PathBuf);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{
-    config, instance,
+    LONG, config, instance,
     world::{MIB, SIZING},
 };
 use squeezy_protocol::{ExitReason, Instance, InstanceSpec, InstanceState};
@@ -24,7 +24,7 @@ async fn start(name: &str) -> (Vm, Box<dyn Mechanism>) {
 
 async fn ended(vm: &Vm, spec: &InstanceSpec) -> Instance {
     let agent = vm.agent().unwrap();
-    timeout(Duration::from_secs(180), agent.wait(&spec.id)).await.unwrap().unwrap()
+    timeout(LONG, agent.wait(&spec.id)).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn who_gets_no_answer_is_killed_and_the_limit_holds() {
     let size = format!("{}M", start.plugged_bytes / MIB + 64);
     let hog = instance("hog", &["/bin/memhog", &size, "--exit-after", "500"]);
     agent.start(&hog).await.unwrap();
-    timeout(Duration::from_secs(60), vm.starved()).await.expect("it asks first");
+    timeout(LONG, vm.starved()).await.expect("it asks first");
     let end = ended(&vm, &hog).await;
     assert!(!matches!(end.state, InstanceState::Ended(ExitReason::Exited(0))), "{end:?}");
     assert_eq!(vm.memory().await.unwrap().plugged_bytes, start.plugged_bytes);

@@ -13,6 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Longer than anything takes that is not stuck, however busy the host is.
+pub const LONG: Duration = Duration::from_secs(180);
+
 /// A VM from the artifacts of `make kernel image`.
 pub fn config(name: &str) -> VmConfig {
     let files = Artifacts::find(None).unwrap_or_else(|e| panic!("this test needs a guest: {e}"));

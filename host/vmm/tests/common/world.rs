@@ -1,6 +1,6 @@
 //! A VM in which instances have partitions whose free memory the host can take.
 
-use super::config;
+use super::{LONG, config};
 use squeezy_protocol::{Instance, InstanceSpec, PartitionNumber};
 use squeezy_vmm::{
     Llfree, MemoryBackend, Vm,
@@ -37,11 +37,11 @@ impl World {
     pub async fn run(&self, mut spec: InstanceSpec) -> (Slot, PartitionNumber) {
         let slot = self.mechanism.slots().take().unwrap();
         self.mechanism.plug(&self.vm, slot).await.unwrap();
-        spec.wait_ms = 5000;
+        spec.wait_ms = 30_000;
         self.mechanism.place(slot, &mut spec);
         let agent = self.vm.agent().unwrap();
         let started = agent.start(&spec).await.unwrap();
-        for _ in 0..600 {
+        for _ in 0..1800 {
             if agent.log(&spec.id).await.unwrap().contains("ready") {
                 return (slot, started.partition.unwrap());
             }
@@ -53,7 +53,7 @@ impl World {
     pub async fn ended(&self, spec: &InstanceSpec) -> Instance {
         let agent = self.vm.agent().unwrap();
         let wait = agent.wait(&spec.id);
-        tokio::time::timeout(Duration::from_secs(60), wait).await.unwrap().unwrap()
+        tokio::time::timeout(LONG, wait).await.unwrap().unwrap()
     }
 
     pub async fn resident(&self, partition: PartitionNumber) -> u64 {
