@@ -49,13 +49,14 @@ mod tests {
     #[tokio::test]
     async fn a_wait_is_short() {
         let timer = ShortTimer::new().unwrap();
-        let start = std::time::Instant::now();
-        for _ in 0..10 {
+        let mut shortest = Duration::MAX;
+        for _ in 0..100 {
+            let start = std::time::Instant::now();
             timer.wait(Duration::from_micros(200)).await.unwrap();
+            shortest = shortest.min(start.elapsed());
         }
-        let mean = start.elapsed() / 10;
-        assert!(mean >= Duration::from_micros(200), "{mean:?}");
-        // Tokio's timer would take 1 to 2 ms each; the limit leaves room for a loaded machine.
-        assert!(mean < Duration::from_millis(20), "{mean:?}");
+        // Tokio's timer would take 1 to 2 ms each, and a loaded machine does not delay all of them.
+        let short = Duration::from_micros(200)..Duration::from_millis(1);
+        assert!(short.contains(&shortest), "{shortest:?}");
     }
 }
