@@ -63,7 +63,8 @@ impl Client {
     }
 
     pub async fn call(&self, method: &str, path: &str, body: impl Into<Bytes>) -> Answer {
-        tokio::time::timeout(Duration::from_secs(60), self.try_call(method, path, body))
+        // The first one waits for the boot, too.
+        tokio::time::timeout(Duration::from_secs(300), self.try_call(method, path, body))
             .await
             .unwrap_or_else(|_| panic!("{method} {path}: no answer"))
             .unwrap_or_else(|e| panic!("{method} {path}: {e:?}"))

@@ -329,7 +329,7 @@ pub(super) async fn a_partition_is_shared_until_the_last_has_ended(client: &Clie
     assert_eq!(run(client, beside_it).await.0, ExitReason::Exited(0));
     client.delete("keeper", 0).await;
     is_free(number).await;
-    let alone = writes(in_partition("writes", json!({"number": number}), 5000));
+    let alone = writes(in_partition("writes", json!({"number": number}), 30_000));
     assert_eq!(run(client, alone).await.0, ExitReason::Exited(0));
     is_free(number).await;
 }

@@ -24,7 +24,7 @@ pub(super) async fn partitions_are_assigned_in_turn(client: &Client) {
         assert_eq!(error.code, code, "{error:?}");
     }
     client.delete("first", 0).await;
-    let second = client.start(in_partition("second", json!({"number": 0}), 5000)).await.unwrap();
+    let second = client.start(in_partition("second", json!({"number": 0}), 30_000)).await.unwrap();
     assert_eq!(second.partition, Some(PartitionNumber(0)));
     // An instance that waits for its partition can be stopped.
     let waiting = client.clone();
@@ -61,7 +61,7 @@ pub(super) async fn a_full_partition_ends_its_instance_only(client: &Client) {
         client,
         json!({
             "id": "hog", "command": ["/bin/memhog", "200M"], "image": null,
-            "partition": {"number": 1}, "wait_ms": 5000
+            "partition": {"number": 1}, "wait_ms": 30_000
         }),
     )
     .await;

@@ -38,10 +38,11 @@ pub(super) async fn a_terminal_is_one_stream_that_can_be_resized(client: &Client
     assert_eq!(state, InstanceState::Ended(ExitReason::Exited(6)));
 
     // It is the one that the first process controls.
-    let script = "trap 'exit 7' INT; echo ready; while :; do sleep 0.1; done";
+    let script = "trap 'exit 7' INT; : > /tmp/trapped; while :; do sleep 0.1; done";
     client.start(with_terminal("interrupted", script)).await.unwrap();
     // The trap is set a moment after the start.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let looks = "until [ -e /tmp/trapped ]; do sleep 0.1; done";
+    run(client, inside("looks", "interrupted", looks)).await;
     put("interrupted/stdin", "\x03").await;
     let state = ended(client, "interrupted").await;
     assert_eq!(state, InstanceState::Ended(ExitReason::Exited(7)));

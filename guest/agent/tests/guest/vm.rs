@@ -267,7 +267,7 @@ fn make_image(tree: &Path, image: &Path) {
         std::os::unix::fs::symlink("busybox", tree.join("bin").join(applet)).unwrap();
     }
     fs::write(tree.join("www/hello"), "hello").unwrap();
-    for (name, body) in [("echo", "exec cat"), ("slow", "sleep 2; echo done")] {
+    for (name, body) in [("echo", "exec cat"), ("slow", "sleep 5; echo done")] {
         let text = format!("#!/bin/sh\necho 'Content-Type: text/plain'\necho\n{body}\n");
         let script = tree.join("www/cgi-bin").join(name);
         fs::write(&script, text).unwrap();
