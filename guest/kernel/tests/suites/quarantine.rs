@@ -51,7 +51,7 @@ impl World {
             "id": name,
             "command": ["/bin/memhog", USED, "--port", "8080"],
             "partition": "none",
-            "wait_ms": 5000,
+            "wait_ms": 30_000,
             "port": 8080,
         });
         let mut spec: InstanceSpec = serde_json::from_value(spec).unwrap();
@@ -99,7 +99,7 @@ async fn beside_broken_memory(kernel: Kernel, llfree: Llfree) {
     let files = Artifacts::find(None).unwrap_or_else(|e| panic!("this test needs a guest: {e}"));
     let config = VmConfig::new("broken", files.kernel(kernel), files.initramfs());
     let mut config = mechanism.configure(config);
-    let mut limit = Duration::from_secs(20);
+    let mut limit = Duration::from_secs(60);
     if kernel == Kernel::Debug {
         limit *= 3;
         config.timeouts.boot *= 3;
