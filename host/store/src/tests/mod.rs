@@ -86,7 +86,13 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Adds this and waits until it is written.
+/// Adds this and waits until it is written, however slow the disk is.
+async fn start(store: &Store, call: Running) {
+    let _ = store.start(call).wait().await;
+    until("it is written", async || store.health().unwritten == 0).await;
+}
+
+/// The same for its end.
 async fn end(store: &Store, activation: Arc<Activation>) {
     let _ = store.end(activation).wait().await;
     until("it is written", async || store.health().unwritten == 0).await;
@@ -155,7 +161,7 @@ async fn a_call_that_never_ended_ends_with_the_daemon_once() {
     let limits = Limits { keep: Duration::from_secs(1 << 40), ..LIMITS };
     let store = open(directory.path(), limits);
     for id in ["a", "b"] {
-        assert!(store.start(running(id, 1000)).wait().await);
+        start(&store, running(id, 1000)).await;
     }
     end(&store, activation("a", 1000, 10)).await;
     // A call that runs is no activation yet.
