@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html};
+use common::{Daemon, build, copy_of_html, until};
 use serde_json::{Value, json};
 use std::{
     fs,
     io::{BufRead, BufReader},
     process::{Command, Stdio},
-    time::{Duration, Instant},
+    sync::mpsc::channel,
+    time::Duration,
 };
 
 #[test]
@@ -84,10 +85,15 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     assert!(shown(&["activations"]).contains("action developer error"));
     let mut following = daemon.client_command(&["logs", "--follow", "--limit", "0"]);
     let mut following = following.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(following.stdout.take().unwrap()).lines();
-    std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(daemon.ask("POST", call, Some(json!({ "items": "many" }))).0, 502);
-    assert!(lines.next().unwrap().unwrap().starts_with("html "));
+    let lines = BufReader::new(following.stdout.take().unwrap()).lines();
+    let (sender, followed) = channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    // It shows what ends once it has begun to look, which it does every second.
+    let line = until("a line of a call", || {
+        assert_eq!(daemon.ask("POST", call, Some(json!({ "items": "many" }))).0, 502);
+        followed.recv_timeout(Duration::from_secs(2)).ok()
+    });
+    assert!(line.starts_with("html "), "{line}");
     following.kill().unwrap();
     following.wait().unwrap();
 
@@ -96,11 +102,7 @@ fn calls_are_answered_as_openwhisk_does_and_memory_comes_back() {
     let (status, accepted) = daemon.ask("POST", "/namespaces/_/actions/html", Some(later));
     assert_eq!(status, 202);
     let path = format!("/namespaces/_/activations/{}", accepted["activationId"].as_str().unwrap());
-    let until = Instant::now() + Duration::from_secs(60);
-    while daemon.ask("GET", &path, None).0 != 200 {
-        assert!(Instant::now() < until, "an activation that never came");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the activation", || (daemon.ask("GET", &path, None).0 == 200).then_some(()));
 
     // Creating an action, and invalid requests.
     let action = "/namespaces/_/actions/page";
@@ -183,14 +185,10 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
         daemon.kill_vms();
         let id = accepted["activationId"].as_str().unwrap();
         let path = format!("/namespaces/_/activations/{id}");
-        let until = Instant::now() + Duration::from_secs(30);
-        let activation = loop {
-            match daemon.ask("GET", &path, None) {
-                (200, activation) => break activation,
-                _ => assert!(Instant::now() < until, "an activation that never came"),
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        };
+        let activation = until("the activation", || {
+            let (status, activation) = daemon.ask("GET", &path, None);
+            (status == 200).then_some(activation)
+        });
         let status = &activation["response"]["status"];
         assert_eq!(status, "whisk internal error", "{policy}: {activation}");
     }
@@ -243,11 +241,7 @@ fn nothing_is_left_of_a_daemon_that_is_killed() {
     assert_eq!(vms.len(), 1);
     killed.signal("KILL");
     killed.child.wait().unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
-    while vms.iter().any(|id| is_qemu(*id)) {
-        assert!(Instant::now() < until, "its VM has outlived it");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until("the end of its VM", || (!vms.iter().any(|id| is_qemu(*id))).then_some(()));
     let mut kept: Vec<_> = fs::read_dir(directory.path().join("state"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
