@@ -323,6 +323,9 @@ pub fn python_packages(name: &str, requirements: &str) -> Option<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let text = fs::read_to_string(&requirements).unwrap();
     let installed = directory.join("installed.txt");
+    // Suites that run side by side need the same ones. Others wait until this returns.
+    let turn = fs::File::create(directory.with_extension("lock")).unwrap();
+    turn.lock().unwrap();
     if fs::read_to_string(&installed).is_ok_and(|earlier| earlier == text) {
         return Some(directory);
     }
