@@ -75,26 +75,35 @@ fn only_whom_an_action_admits_gets_to_it() {
     assert_eq!(status("GET", ""), 404);
 }
 
+/// Begins to call a web action with JSON of this length, whose head has been judged: a client is told to go on when its
+/// body is about to be read.
+fn begin(daemon: &Daemon, name: &str, length: usize) -> TcpStream {
+    const GO_ON: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut stream = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!(
+        "POST /api/v1/web/guest/default/{name} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut told = vec![0; GO_ON.len()];
+    stream.read_exact(&mut told).unwrap();
+    assert_eq!(told, GO_ON, "{}", String::from_utf8_lossy(&told));
+    stream
+}
+
 #[test]
 fn what_has_changed_while_a_body_came_counts() {
     let directory = own_empty_build();
     let daemon = daemon(directory.path());
     let body = b"{\"mine\": 1}";
-    let head = format!(
-        "POST /api/v1/web/guest/default/f HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
     for (annotations, right) in [
         (json!({ "web-export": true, "description": "another version" }), 400),
         (json!({ "web-export": false }), 404),
         (json!({ "web-export": true, "require-whisk-auth": "s" }), 404),
     ] {
         annotate(&daemon, &json!({ "web-export": true }));
-        let mut stream = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
+        let mut stream = begin(&daemon, "f", body.len());
         stream.write_all(&body[..3]).unwrap();
-        // The head has been judged.
-        std::thread::sleep(Duration::from_millis(500));
         annotate(&daemon, &annotations);
         stream.write_all(&body[3..]).unwrap();
         let mut answer = String::new();
@@ -113,11 +122,8 @@ fn a_sequence_that_is_deleted_while_a_body_comes_is_not_run() {
     });
     let path = "/namespaces/_/actions/s";
     assert_eq!(daemon.ask("PUT", path, Some(sequence)).0, 200);
-    let mut stream = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
-    let head = "POST /api/v1/web/guest/default/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{";
-    stream.write_all(head.as_bytes()).unwrap();
-    // The head has been judged.
-    std::thread::sleep(Duration::from_millis(500));
+    let mut stream = begin(&daemon, "s", 2);
+    stream.write_all(b"{").unwrap();
     assert_eq!(daemon.ask("DELETE", path, None).0, 200);
     stream.write_all(b"}").unwrap();
     let mut answer = String::new();
