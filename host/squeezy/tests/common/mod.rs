@@ -289,6 +289,12 @@ impl Daemon {
         self.lines.lock().unwrap().try_iter().any(|line| line.contains(part))
     }
 
+    /// Whether its disk was so slow that it has told clients what was not written yet. Of one that has ended.
+    pub fn was_slow(&self) -> bool {
+        let is_it = |line: String| line.contains("before their activations are in");
+        self.lines.lock().unwrap().iter().any(is_it)
+    }
+
     /// The number of its VMs.
     pub fn vms(&self) -> usize {
         self.vm_processes().len()
