@@ -51,6 +51,12 @@ impl World {
         self.daemon.ask_as(key, method, path, body)
     }
 
+    /// Waits until a namespace is gone: whoever deletes one waits for some seconds only.
+    fn has_lost(&self, namespace: &str) {
+        let path = format!("/namespaces/{namespace}");
+        until("its end", || (self.daemon.ask("GET", &path, None).0 == 404).then_some(()));
+    }
+
     /// The status of a page outside of the API, and its text.
     fn look(&self, key: Option<&str>, path: &str) -> (u16, String) {
         let mut request = ureq::get(format!("{}{path}", self.daemon.url));
@@ -362,9 +368,9 @@ fn with_a_namespace_goes_everything_in_it() {
     let deleted = world.daemon.client(&["namespace", "delete", "acme", "--force"]);
     assert!(deleted.status.success(), "{}", String::from_utf8_lossy(&deleted.stderr));
     assert_eq!(world.ask(&key, "GET", "/namespaces/_/actions", None).0, 401);
-    assert_eq!(world.daemon.ask("GET", "/namespaces/acme", None).0, 404);
+    world.has_lost("acme");
     let pinned = world.directory.path().join("state/pinned");
-    assert_eq!(fs::read_dir(pinned).unwrap().count(), 0);
+    until("no image", || (fs::read_dir(&pinned).unwrap().count() == 0).then_some(()));
     world.again();
     // Another one of this name begins with nothing.
     assert!(world.daemon.client(&["namespace", "create", "acme"]).status.success());
@@ -397,6 +403,7 @@ fn a_request_that_began_before_its_namespace_ended_does_nothing_in_the_next_one(
         keys[0]["last_used"].is_u64().then_some(())
     });
     operate(&["namespace", "delete", "acme"]);
+    world.has_lost("acme");
     operate(&["namespace", "create", "acme"]);
     late.write_all(body.as_bytes()).unwrap();
     let mut answer = String::new();
