@@ -27,7 +27,7 @@ use std::{
     os::unix::{fs::PermissionsExt, net::UnixDatagram},
     path::Path,
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// What a program has printed.
@@ -136,18 +136,12 @@ fn how_a_daemon_stands_is_a_table_or_json() {
     let directory = directory.path();
     let daemon = daemon(directory);
     // It samples its node every second.
-    let until = Instant::now() + Duration::from_secs(10);
-    let rows = loop {
+    let rows = until("a row for the function", || {
         let output = daemon.client(&["status"]);
         assert!(output.status.success(), "{output:?}");
-        let (table, _) = said(&output);
-        let rows: Vec<_> = table.lines().map(str::to_owned).collect();
-        if rows.len() == 4 {
-            break rows;
-        }
-        assert!(Instant::now() < until, "{table}");
-        std::thread::sleep(Duration::from_millis(100));
-    };
+        let rows: Vec<_> = said(&output).0.lines().map(str::to_owned).collect();
+        (rows.len() == 4).then_some(rows)
+    });
     assert!(rows[0].contains(": memory promised 0 of 67108776 MiB"), "{rows:?}");
     assert!(rows[0].ends_with(", by policy static"), "{rows:?}");
     assert!(rows[2].starts_with("FUNCTION") && rows[3].starts_with("f "), "{rows:?}");
@@ -206,15 +200,10 @@ fn calls_that_nothing_could_run_are_counted_and_explained() {
         assert_eq!(daemon.client(&["invoke", "f"]).status.code(), Some(1));
     }
     // It samples its node every second.
-    let until = Instant::now() + Duration::from_secs(10);
-    let shown = loop {
+    let shown = until("why calls have failed", || {
         let shown = status(&daemon.key_file(), &[]);
-        match shown.lines().last() {
-            Some(last) if last.starts_with("f, ") => break shown,
-            _ => assert!(Instant::now() < until, "{shown}"),
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    };
+        shown.lines().last().is_some_and(|last| last.starts_with("f, ")).then_some(shown)
+    });
     let state = status(&daemon.key_file(), &["--json"]);
     let state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!(state["functions"][0]["failed"], 2, "{state}");
