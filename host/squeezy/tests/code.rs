@@ -930,6 +930,8 @@ fn code_that_never_loads_or_does_not_fit_is_the_developer_s_error() {
     let endless = "import time\ntime.sleep(1000)\ndef main(a): return a";
     let said = error(json!({ "kind": "python:3", "code": endless }));
     assert!(said.ends_with("/init was not answered within 15 s"), "{said}");
+    // What follows is answered, however long that takes.
+    fs::write(own.join("images/runtime-python.toml"), definition).unwrap();
     let said = error(json!({ "kind": "python:3", "code": "x = 1" }));
     assert!(said.ends_with("there is no function main"), "{said}");
     // Two hundred MiB of zeros.
