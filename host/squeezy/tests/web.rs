@@ -31,7 +31,7 @@ fn pictures() -> PathBuf {
 
 /// Waits until a series has at least this value.
 fn until(daemon: &Daemon, series: &str, least: f64) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(180);
     loop {
         let read = daemon.metrics();
         if value(&read, &format!("squeezy_{series}")).is_some_and(|value| value >= least) {

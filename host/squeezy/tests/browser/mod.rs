@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long to wait for a page to reach an expected state.
-const LIMIT: Duration = Duration::from_secs(60);
+/// How long to wait for a page to reach an expected state, and for the browser to do as it is told.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// Chromium has no sandbox as root, which tests with VMs may run as. It must contact nothing but
 /// the daemon; by default it would fetch updates and lists of malicious sites.
@@ -164,10 +164,9 @@ impl Drop for Browser {
 }
 
 fn agent() -> ureq::Agent {
-    let limit = Some(Duration::from_secs(60));
     ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(limit)
+        .timeout_global(Some(LIMIT))
         .build()
         .new_agent()
 }
