@@ -75,6 +75,13 @@ async fn echo() -> u16 {
     port
 }
 
+/// Has an address at which nobody listens, for as long as it is there.
+fn closed() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket
+}
+
 fn connect_to(target: &str) -> String {
     format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n")
 }
@@ -167,12 +174,8 @@ async fn what_is_listed_is_reached_and_nothing_else_at_its_address() {
 
 #[tokio::test]
 async fn addresses_are_tried_in_their_order_and_none_is_left_out() {
-    // Bound, but nobody listens there.
-    let closed = [(); 2].map(|()| TcpSocket::new_v4().unwrap());
-    let [first, second] = closed.each_ref().map(|socket| {
-        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        socket.local_addr().unwrap()
-    });
+    let closed = [closed(), closed()];
+    let [first, second] = closed.each_ref().map(|socket| socket.local_addr().unwrap());
     let listeners = [(); 2].map(|()| net::TcpListener::bind("127.0.0.1:0").unwrap());
     let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap());
     let reached = async |addresses: &[SocketAddr]| {
@@ -186,14 +189,15 @@ async fn addresses_are_tried_in_their_order_and_none_is_left_out() {
 
 #[tokio::test]
 async fn what_cannot_be_reached_is_told_apart_from_what_may_not_be() {
-    let free = net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let running = Running::new(&format!("'127.1:{free}'"), BOUNDS, 1 << 20).await;
-    let answer = running.answer(&connect_to(&format!("127.1:{free}"))).await;
+    let closed = closed();
+    let port = closed.local_addr().unwrap().port();
+    let running = Running::new(&format!("'127.1:{port}'"), BOUNDS, 1 << 20).await;
+    let answer = running.answer(&connect_to(&format!("127.1:{port}"))).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     let noted = running.proxy.noted().unwrap();
     assert!(noted.reason.is_none() && noted.log.contains("refused"), "{noted:?}");
     // What is refused is what counts, and it stays.
-    for target in ["10.0.0.1:1".to_owned(), format!("127.1:{free}"), "169.254.169.254:1".into()] {
+    for target in ["10.0.0.1:1".to_owned(), format!("127.1:{port}"), "169.254.169.254:1".into()] {
         running.answer(&connect_to(&target)).await;
     }
     let noted = running.proxy.noted().unwrap();
@@ -246,15 +250,16 @@ async fn no_more_is_passed_on_than_the_pull_may_have() {
 #[tokio::test]
 async fn a_connection_on_which_nothing_happens_ends() {
     let port = echo().await;
-    let bounds = Bounds { pause: Duration::from_millis(500), ..BOUNDS };
+    let bounds = Bounds { pause: Duration::from_secs(2), ..BOUNDS };
     let running = Running::new(&format!("'127.1:{port}'"), bounds, 1 << 20).await;
     let mut client = running.client(&connect_to(&format!("127.1:{port}"))).await;
-    for _ in 0..20 {
+    // For longer than it would last without.
+    for _ in 0..25 {
         client.write_all(b"a").await.unwrap();
-        sleep(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(200)).await;
     }
     let begun = Instant::now();
-    assert_eq!(heard(&mut client).await, format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(20)));
+    assert_eq!(heard(&mut client).await, format!("HTTP/1.1 200 OK\r\n\r\n{}", "a".repeat(25)));
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
@@ -267,11 +272,11 @@ async fn whoever_holds_all_connections_waits_for_one_of_them() {
     let open = async || {
         let mut client = running.client(&said).await;
         let mut answer = [0; 19];
-        let opened = timeout(Duration::from_millis(500), client.read_exact(&mut answer)).await;
-        opened.is_ok_and(|read| read.is_ok()).then_some(client)
+        timeout(Duration::from_secs(20), client.read_exact(&mut answer)).await.unwrap().unwrap();
+        client
     };
-    let first = open().await.unwrap();
-    let _second = open().await.unwrap();
+    let first = open().await;
+    let _second = open().await;
     let mut third = running.client(&said).await;
     let mut answer = [0; 19];
     let waiting = timeout(Duration::from_millis(500), third.read_exact(&mut answer)).await;
@@ -279,8 +284,7 @@ async fn whoever_holds_all_connections_waits_for_one_of_them() {
     drop(first);
     timeout(Duration::from_secs(10), third.read_exact(&mut answer)).await.unwrap().unwrap();
     drop(third);
-    let fourth = open().await.unwrap();
-    drop(fourth);
+    drop(open().await);
     // That was the last one.
     assert!(TcpStream::connect(running.address).await.is_err());
 }
@@ -289,7 +293,7 @@ async fn whoever_holds_all_connections_waits_for_one_of_them() {
 async fn of_plain_http_one_request_is_passed_on() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let bounds = Bounds { pause: Duration::from_millis(500), ..BOUNDS };
+    let bounds = Bounds { pause: Duration::from_secs(2), ..BOUNDS };
     let listed = format!("{{ host = '127.1:{port}', plain_http = true }}");
     let running = Running::new(&listed, bounds, 1 << 20).await;
     let serving = async {
