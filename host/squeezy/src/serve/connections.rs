@@ -193,7 +193,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let router = Router::new().route("/", get(|| async { "here" }));
-        let head = Duration::from_millis(500);
+        // curl has to be done with its handshake by then.
+        let head = Duration::from_secs(4);
         let limits = ConnectionLimits { head, ..ConnectionLimits::default() };
         let certificate = Some(Tls::open(files.clone()).unwrap());
         tokio::spawn(serve(listener, certificate, router, limits, std::future::pending()));
