@@ -23,6 +23,7 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::mpsc::{Receiver, Sender, channel},
 };
+use tokio::net::TcpSocket;
 
 const F: FunctionIndex = FunctionIndex(1);
 const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -426,14 +427,17 @@ async fn what_a_collector_refuses_is_counted_and_not_sent_again() {
 
 #[tokio::test]
 async fn a_collector_that_comes_back_gets_what_waited() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let daemon = Daemon::start(&format!("http://{address}"), 1.0);
+    // Nobody listens there yet, and nobody else can.
+    let collector = TcpSocket::new_v4().unwrap();
+    collector.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let daemon = Daemon::start(&format!("http://{}", collector.local_addr().unwrap()), 1.0);
     let warm = answer(WaitedFor::Nothing, ms(0));
     daemon.end(daemon.begin(None), daemon.telemetry.now(), Ok(warm));
     while daemon.counts().2 == 0 {
         tokio::time::sleep(ms(20)).await;
     }
-    let listener = TcpListener::bind(address).unwrap();
+    let listener = collector.listen(1).unwrap().into_std().unwrap();
+    listener.set_nonblocking(false).unwrap();
     let (sender, requests) = channel();
     thread::spawn(move || serve(listener.accept().unwrap().0, OK, &sender));
     assert_eq!(spans(&requests).len(), 3);
