@@ -17,11 +17,11 @@ const VMS: u32 = FUNCTIONS - 1;
 /// Which have the VMs, in any way.
 const TENANTS: u32 = 3;
 
-/// At least 400 cases, and more with `PROPTEST_CASES`.
+/// At least 400 cases, and more with `PROPTEST_CASES`. Some are not what a property is about, more or less by chance.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     let cases = default.cases.max(400);
-    ProptestConfig { cases, max_global_rejects: cases * 2, ..default }
+    ProptestConfig { cases, max_global_rejects: cases * 20, ..default }
 }
 
 proptest! {
