@@ -2,12 +2,11 @@
 
 mod common;
 
-use common::{Daemon, NO_VM, empty_build, until};
+use common::{Daemon, NO_VM, empty_build, free_address, until};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
     fs,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
@@ -46,8 +45,7 @@ impl Prometheus {
         );
         let file = directory.join("prometheus.yml");
         fs::write(&file, configuration).unwrap();
-        // It listens at a fixed port: one that was free a moment ago.
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = free_address();
         let process = prometheus("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", directory.join("data").display()))

@@ -4,7 +4,9 @@
 mod certificate;
 mod common;
 
-use common::{Daemon, NO_VM, build, copy_of_html, empty_build, serve, server, until, value};
+use common::{
+    Daemon, NO_VM, build, copy_of_html, empty_build, free_address, serve, server, until, value,
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -98,11 +100,6 @@ impl Drop for Collector {
     }
 }
 
-/// An address where nobody listens.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 fn named<'a>(spans: &'a [Value], name: &str) -> Vec<&'a Value> {
     spans.iter().filter(|span| span["name"] == name).collect()
 }
@@ -153,7 +150,7 @@ fn call(daemon: &Daemon, name: &str, caller: Option<&str>) -> (u16, Value) {
 fn a_collector_receives_the_tree_of_a_cold_and_of_a_warm_call() {
     let Some(build) = build() else { return };
     let directory = tempfile::tempdir().unwrap();
-    let mut collector = Collector::start(directory.path(), free(), "");
+    let mut collector = Collector::start(directory.path(), free_address(), "");
     let function = copy_of_html(&build, directory.path(), "f", Some(&server(TOLD)));
     let configuration = format!(
         "memory = \"4G\"\notlp_endpoint = \"http://{}\"\notlp_metrics_seconds = 1.0\n{function}",
@@ -251,7 +248,7 @@ fn a_collector_with_a_certificate_is_spoken_to_by_https() {
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate::make(directory.path(), "collector");
     let tls = format!(", tls: {{ cert_file: {certificate:?}, key_file: {key:?} }}");
-    let collector = Collector::start(directory.path(), free(), &tls);
+    let collector = Collector::start(directory.path(), free_address(), &tls);
     let image = directory.path().join("build/images/f.erofs");
     empty_build(&directory.path().join("build"));
     let endpoint = format!("https://localhost:{}", collector.address.port());

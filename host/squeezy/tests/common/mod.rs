@@ -10,10 +10,12 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader},
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex,
+        atomic::{AtomicU32, Ordering},
         mpsc::{Receiver, channel},
     },
     time::{Duration, Instant},
@@ -136,6 +138,18 @@ pub fn serve(directory: &Path, build: &Path, configuration: &str, functions: &[&
     let mut command = squeezy();
     command.args(["serve", "--config"]).arg(&file).arg("--build").arg(build).args(functions);
     command
+}
+
+/// An address where nobody listens, another one each time, for a program that has to be told its port. The system gives
+/// higher ports to those who leave the choice to it, so that this one is still free when the program begins to listen.
+pub fn free_address() -> SocketAddr {
+    const OF_EACH: u32 = 40;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // Suites that run side by side have others.
+    let first = 10_000 + std::process::id() % 500 * OF_EACH;
+    let ports = (0..OF_EACH).map(|_| first + NEXT.fetch_add(1, Ordering::Relaxed) % OF_EACH);
+    let mut addresses = ports.map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16)));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a port that is free")
 }
 
 /// A running daemon.

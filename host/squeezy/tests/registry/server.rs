@@ -1,9 +1,9 @@
 //! A real registry, with a certificate and a password, and images that are pushed to it.
 
-use crate::certificate;
+use crate::{certificate, common::free_address};
 use std::{
     fs,
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -114,11 +114,6 @@ impl Drop for Registry {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 #[track_caller]
