@@ -54,8 +54,8 @@ impl Collector {
         let mut command = Command::new(run);
         command.arg("--config").arg(&path).stderr(fs::File::create(directory.join("log")).unwrap());
         let mut process = command.stdout(Stdio::null()).spawn().unwrap();
-        // The first time it has to be built.
-        let end = Instant::now() + Duration::from_secs(900);
+        // The first time it has to be built, which takes minutes where nothing else is to be done.
+        let end = Instant::now() + Duration::from_secs(3600);
         while std::net::TcpStream::connect(address).is_err() {
             let ended = process.try_wait().unwrap();
             let said = || fs::read_to_string(directory.join("log")).unwrap();
