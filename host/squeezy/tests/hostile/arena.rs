@@ -20,8 +20,8 @@ const SLACK_BYTES: u64 = 24 << 20;
 /// processor has not yet added to the sum, of which /proc shows an estimate.
 const SLACK_FILES: u64 = 256;
 
-/// How long resources may take to come back.
-const LIMIT: Duration = Duration::from_secs(60);
+/// How long resources may take to come back, on a machine whose processors everybody wants.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// States of a partition whose instance has ended, and of a free one.
 const GOING: [&str; 2] = ["draining", "quarantined"];
