@@ -118,7 +118,8 @@ fn with_monitors(directory: &Path) -> String {
 #[test]
 fn a_vm_serves_beside_broken_memory_and_is_replaced_when_it_has_no_other() {
     let Some(build) = build() else { return };
-    let world = World::start(&build, 2, 1);
+    // Each instance has to be there until its memory is broken.
+    let world = World::start(&build, 2, 5);
     let (mut number, mut vm) = (0, None);
     for lost in [1.0, 2.0] {
         number += 1;
