@@ -70,7 +70,8 @@ function remove(path, dead) {
 }
 
 // Listens at the first of the paths that no living process has. `removeAtExit` has a file that was linked to a path
-// removed from there when the process ends; without it that is left to Node, which does so for a process that comes to its natural end.
+// removed from there when the process ends; without it that is left to Node, which does so for a process that comes to
+// its natural end.
 function open(server, removeAtExit) {
   const [named, ...others] = paths();
   attempt(named, others);
