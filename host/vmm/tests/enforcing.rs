@@ -52,7 +52,7 @@ async fn who_uses_much_of_what_the_host_keeps_is_warned_once_and_then_ended() {
         loop {
             touch(&file, &empty_areas(&file), BYTES_OF_EACH);
             // Longer than the end of a VM takes: nobody touches its memory after that.
-            sleep(LONG / 3).await;
+            sleep(LONG / 6).await;
         }
     };
     let error = tokio::select! {
