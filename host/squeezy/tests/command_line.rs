@@ -6,7 +6,6 @@ use std::{
     fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::TcpListener,
-    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Command, Output},
 };
@@ -158,19 +157,24 @@ fn shells_can_complete_every_command_and_each_has_a_manual() {
 fn with_program(name: &str) -> TempDir {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(name);
-    std::fs::write(&path, "#!/bin/sh\necho \"$0 $* at $SQUEEZY_LOG\"\nexit 7\n").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    common::write_script(&path, "echo \"$0 $* at $SQUEEZY_LOG\"\nexit 7");
     directory
+}
+
+/// Copies the program. This process must not have the copy open for writing itself, as with a script.
+fn copy_program(to: &Path) {
+    let mut copy = Command::new("cp");
+    assert!(copy.arg(env!("CARGO_BIN_EXE_squeezy")).arg(to).status().unwrap().success());
 }
 
 #[test]
 fn experiments_are_a_program_beside_this_one_or_in_the_path() {
     let beside = with_program("squeezy-bench");
     let own = beside.path().join("squeezy");
-    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &own).unwrap();
+    copy_program(&own);
     let alone = TempDir::new().unwrap();
     let lonely = alone.path().join("squeezy");
-    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &lonely).unwrap();
+    copy_program(&lonely);
     let in_path = with_program("squeezy-bench");
     let call = |program: &Path, path: &Path| {
         let arguments = ["--log", "info", "bench", "plug", "--quick", "--help"];
@@ -200,7 +204,7 @@ fn experiments_are_a_program_beside_this_one_or_in_the_path() {
 fn what_is_told_is_said_by_the_option_or_the_environment() {
     let directory = with_program("squeezy-bench");
     let own = directory.path().join("squeezy");
-    std::fs::copy(env!("CARGO_BIN_EXE_squeezy"), &own).unwrap();
+    copy_program(&own);
     let level = |option: &[&str], environment: &[(&str, &str)]| {
         let mut command = Command::new(&own);
         command.env_remove("SQUEEZY_LOG").env_remove("RUST_LOG").envs(environment.iter().copied());

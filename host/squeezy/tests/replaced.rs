@@ -2,14 +2,13 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html, serve, server, until, value};
+use common::{Daemon, build, copy_of_html, serve, server, until, value, write_script};
 use serde_json::json;
 use squeezy_kernel_tests::{BELIEVED_PROCESSOR, MIB, Monitor, lose_count};
 use squeezy_protocol::PartitionNumber;
 use squeezy_vmm::PartitionLayout;
 use std::{
-    env, fs,
-    os::unix::fs::PermissionsExt,
+    env,
     path::Path,
     time::{Duration, Instant},
 };
@@ -107,11 +106,10 @@ fn with_monitors(directory: &Path) -> String {
     let wrapper = directory.join("qemu-system-x86_64");
     let (processor, directory) = (BELIEVED_PROCESSOR.join(" "), directory.display());
     let script = format!(
-        "#!/bin/sh\nPATH='{path}' exec qemu-system-x86_64 \"$@\" {processor} \
-         -qmp unix:{directory}/monitor.$$,server=on,wait=off\n"
+        "PATH='{path}' exec qemu-system-x86_64 \"$@\" {processor} \
+         -qmp unix:{directory}/monitor.$$,server=on,wait=off"
     );
-    fs::write(&wrapper, script).unwrap();
-    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&wrapper, &script);
     format!("{directory}:{path}")
 }
 

@@ -1,15 +1,17 @@
 //! The server with the launchers of each language and real code, as plain processes of this machine.
 
+#[path = "../../../scripts/executable.rs"]
+mod executable;
 #[path = "../../../scripts/skip.rs"]
 mod skip;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use executable::write_script;
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
     io::{Cursor, Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -236,9 +238,7 @@ fn code_that_is_there_already_stays_where_it_is() {
     let code = tempfile::tempdir().unwrap();
     let directory = code.path().to_str().unwrap();
     let program = code.path().join("exec");
-    fs::write(&program, "#!/bin/sh\nwhile read -r line; do echo '{\"here\":1}' >&3; done\n")
-        .unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&program, "while read -r line; do echo '{\"here\":1}' >&3; done");
     let native = Server::native();
     native.refuses(json!({ "directory": "/there/is/none" }), "no directory /there/is/none");
     native.takes(json!({ "directory": directory }));

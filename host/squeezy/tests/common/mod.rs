@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, reason = "every test uses a part of it")]
 
+#[path = "../../../../scripts/executable.rs"]
+mod executable;
 #[path = "../../../../scripts/skip.rs"]
 mod skip;
 
@@ -22,6 +24,7 @@ use std::{
 };
 use tempfile::TempDir;
 
+pub use executable::write_script;
 pub use skip::skip;
 
 /// A number from the environment.

@@ -18,6 +18,7 @@ mod web_actions;
 
 use common::{
     Daemon, NO_VM, empty_build, own_empty_build, prometheus_reads, serve, squeezy, until,
+    write_script,
 };
 use serde_json::{Value, json};
 use std::{
@@ -91,8 +92,7 @@ fn an_oci_image_becomes_a_function() {
     let script = |text: &str| {
         let path = directory.join("guest/image/build.sh");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_script(&path, text);
     };
 
     let output = create();

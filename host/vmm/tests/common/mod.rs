@@ -2,13 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[path = "../../../../scripts/executable.rs"]
+mod executable;
 pub mod memory;
 pub mod world;
 
+use executable::write_script;
 use squeezy_protocol::InstanceSpec;
 use squeezy_vmm::{AcceleratorChoice, Artifacts, Kernel, VmConfig};
 use std::{
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -33,8 +35,7 @@ pub fn instance(id: &str, command: &[&str]) -> InstanceSpec {
 /// A shell script to run instead of QEMU.
 pub fn wrapper(directory: &Path, script: &str) -> PathBuf {
     let path = directory.join("qemu");
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&path, script);
     path
 }
 
