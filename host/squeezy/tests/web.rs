@@ -4,7 +4,7 @@ mod browser;
 mod common;
 
 use browser::Browser;
-use common::{Daemon, NO_VM, build, own_empty_build, prometheus_reads, value};
+use common::{Daemon, NO_VM, build, own_empty_build, prometheus_reads, until, value};
 use serde_json::json;
 use std::{
     fs,
@@ -30,16 +30,9 @@ fn pictures() -> PathBuf {
 }
 
 /// Waits until a series has at least this value.
-fn until(daemon: &Daemon, series: &str, least: f64) {
-    let until = Instant::now() + Duration::from_secs(180);
-    loop {
-        let read = daemon.metrics();
-        if value(&read, &format!("squeezy_{series}")).is_some_and(|value| value >= least) {
-            return;
-        }
-        assert!(Instant::now() < until, "never: {series} at {least}: {read}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+fn reaches(daemon: &Daemon, series: &str, least: f64) {
+    let read = || value(&daemon.metrics(), &format!("squeezy_{series}"));
+    until(series, || read().filter(|value| *value >= least));
 }
 
 fn call(daemon: &Daemon, arguments: serde_json::Value) -> u16 {
@@ -74,8 +67,8 @@ fn the_page_shows_what_goes_on() {
     }
 
     // What Prometheus gets.
-    until(&daemon, "run_seconds_count{function=\"html\"}", 11.0);
-    let read = common::until("a guest that answers in time", || {
+    reaches(&daemon, "run_seconds_count{function=\"html\"}", 11.0);
+    let read = until("a guest that answers in time", || {
         Some(daemon.metrics()).filter(|read| value(read, "squeezy_vms_silent") == Some(0.0))
     });
     assert!(read.ends_with("# EOF\n"));
@@ -89,7 +82,7 @@ fn the_page_shows_what_goes_on() {
 
     // Memory is reclaimed, and an instance is started again.
     let plugs = of("plug_seconds_count{function=\"html\"}").unwrap();
-    until(&daemon, "unplug_seconds_count{function=\"html\"}", plugs);
+    reaches(&daemon, "unplug_seconds_count{function=\"html\"}", plugs);
     assert_eq!(call(&daemon, json!({ "items": 2 })), 200);
     let recreated = "squeezy_starts_total{function=\"html\",start=\"recreated\"}";
     assert_eq!(value(&daemon.metrics(), recreated), Some(1.0));
