@@ -68,6 +68,8 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
     let state = guest.state();
     let stop = AtomicBool::new(false);
     let (mut calls, mut condemned, mut bytes, mut longest) = (0_u64, 0_u64, 0_u64, Duration::ZERO);
+    let is_enough =
+        |calls: u64, bytes: u64, condemned: u64| calls > 100 && bytes > 0 && condemned > 0;
     thread::scope(|scope| {
         for seed in 0..2 {
             let (state, layout, stop) = (&state, &guest.layouts[usize::from(seed)], &stop);
@@ -79,8 +81,6 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
         let region = &guest.memory.regions[0];
         let partition = region.part(&(GIB..GIB + u64::from(ZONE_AREAS) * 2 * MIB)).unwrap();
         // On a busy machine those who scribble may not have begun by then.
-        let is_enough =
-            |calls: u64, bytes: u64, condemned: u64| calls > 100 && bytes > 0 && condemned > 0;
         while begin.elapsed() < time
             || !is_enough(calls, bytes, condemned) && begin.elapsed() < 20 * time
         {
@@ -112,7 +112,7 @@ fn a_guest_that_scribbles_loses_nothing_but_its_zone() {
     });
     guest.assert_rest_is_whole();
     println!("{calls} calls took {bytes} bytes, the longest {longest:?}; {condemned} condemned");
-    assert!(calls > 100 && bytes > 0 && condemned > 0, "{calls} calls, {bytes} bytes, {condemned}");
+    assert!(is_enough(calls, bytes, condemned), "{calls} calls, {bytes} bytes, {condemned}");
 }
 
 /// However long the work on one guest takes: nobody else's waits for it, because there is nothing that both need. So
