@@ -52,7 +52,7 @@ impl World {
     }
 
     /// Waits until a namespace is gone: whoever deletes one waits for some seconds only.
-    fn has_lost(&self, namespace: &str) {
+    fn until_gone(&self, namespace: &str) {
         let path = format!("/namespaces/{namespace}");
         until("its end", || (self.daemon.ask("GET", &path, None).0 == 404).then_some(()));
     }
@@ -368,7 +368,7 @@ fn with_a_namespace_goes_everything_in_it() {
     let deleted = world.daemon.client(&["namespace", "delete", "acme", "--force"]);
     assert!(deleted.status.success(), "{}", String::from_utf8_lossy(&deleted.stderr));
     assert_eq!(world.ask(&key, "GET", "/namespaces/_/actions", None).0, 401);
-    world.has_lost("acme");
+    world.until_gone("acme");
     let pinned = world.directory.path().join("state/pinned");
     until("no image", || (fs::read_dir(&pinned).unwrap().count() == 0).then_some(()));
     world.again();
@@ -403,7 +403,7 @@ fn a_request_that_began_before_its_namespace_ended_does_nothing_in_the_next_one(
         keys[0]["last_used"].is_u64().then_some(())
     });
     operate(&["namespace", "delete", "acme"]);
-    world.has_lost("acme");
+    world.until_gone("acme");
     operate(&["namespace", "create", "acme"]);
     late.write_all(body.as_bytes()).unwrap();
     let mut answer = String::new();
