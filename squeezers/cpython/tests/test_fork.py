@@ -215,7 +215,7 @@ def collects():
     gc.collect()
     return reference() is None
 gc.disable()
-# A fork waits for a collection for 5 s: also those of a busy machine, on which a millisecond takes ten, are shorter.
+# A fork waits for a collection for 5 s. This one takes less on a busy machine, too, where a millisecond takes ten.
 for _ in range(200):
     Slow()
 print("here", flush=True)

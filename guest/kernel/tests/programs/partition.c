@@ -226,7 +226,7 @@ TEST(a_busy_device_is_tried_again)
 	host_request_size(size_of_partitions(n - 1));
 	sleep_ms(500);
 	ASSERT_EQ(host_size(), size_of_partitions(n));
-	/* It is not while that is tried. */
+	/* While the device is tried again, it is not. */
 	ASSERT(WAIT_FOR(partition_is(n - 1, "free"), PROMPT_MS), "%s", partition_state(n - 1));
 	/* It is as usable as before. */
 	start_instance(n - 1, percent(85));
