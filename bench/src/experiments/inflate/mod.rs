@@ -47,11 +47,24 @@ impl fmt::Display for Method {
     }
 }
 
-impl Weighted for Method {
+/// A trial of a method. Those of all methods alternate, so that what changes on the machine meanwhile meets all.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    method: Method,
+    number: u32,
+}
+
+impl fmt::Display for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: trial {}", self.method, self.number + 1)
+    }
+}
+
+impl Weighted for Trial {
     fn weight(&self) -> f64 {
-        match self {
-            Self::Resize(MechanismName::Balloon) => 4.0,
-            Self::Floor => 0.2,
+        match self.method {
+            Method::Resize(MechanismName::Balloon) => 2.0,
+            Method::Floor => 0.2,
             _ => 1.0,
         }
     }
@@ -110,12 +123,14 @@ impl Experiment for Arguments {
         session.options.memory_backend = MemoryBackend::Memfd;
         let quick = session.options.quick;
         let size_bytes = self.size.unwrap_or(if quick { 256 << 20 } else { 1536 << 20 });
-        let trials = session.options.trials_or(2, 5);
+        let trials: Vec<_> = (0..session.options.trials_or(2, 15))
+            .flat_map(|number| METHODS.map(|method| Trial { method, number }))
+            .collect();
         session
-            .each(&METHODS, async |session, &method| match method {
-                Method::Floor => steps::floor(session, size_bytes, trials).await,
-                Method::Frozen => steps::frozen(session, trials).await,
-                _ => steps::one_vm(session, method, size_bytes, trials).await,
+            .each(&trials, async |session, &Trial { method, number }| match method {
+                Method::Floor => steps::floor(session, size_bytes, number).await,
+                Method::Frozen => steps::frozen(session, number).await,
+                _ => steps::one_vm(session, method, size_bytes, number).await,
             })
             .await
     }

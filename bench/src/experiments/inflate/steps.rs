@@ -11,10 +11,7 @@ use squeezy_vmm::{
     Grain, Llfree, VmError,
     mechanism::{MechanismName, Sizing},
 };
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
 /// What a frozen instance has freed, as in the paper's comparison of granularities.
 const FROZEN_BYTES: u64 = 256 << 20;
@@ -23,7 +20,7 @@ pub(super) async fn one_vm(
     session: &mut Session<Figures>,
     method: Method,
     size_bytes: u64,
-    trials: u32,
+    trial: u32,
 ) -> Result {
     let mechanism = match method {
         Method::Resize(mechanism) => mechanism,
@@ -31,29 +28,16 @@ pub(super) async fn one_vm(
     };
     let sizing = Sizing { instance_bytes: size_bytes, instances: 1, shared_bytes: 0 };
     let mut vm = MemhogVm::start(session, mechanism, sizing, &[]).await?;
-    let bytes = BTreeMap::from([(0, hog_bytes(size_bytes))]);
-    let mut last = Duration::ZERO;
-    for trial in 0..trials {
-        if trial > 0 && !session.has_time(last) {
-            break;
+    vm.plug(0).await?;
+    vm.fill(&BTreeMap::from([(0, hog_bytes(size_bytes))])).await?;
+    vm.kill_all().await?;
+    if method == Method::Soft {
+        take_free(session, &vm, size_bytes, trial).await?;
+    } else {
+        for step in [Step::TakeTouched, Step::GiveTouched, Step::TakeUntouched, Step::GiveUntouched]
+        {
+            resize(session, &mut vm, method, step, size_bytes, trial).await?;
         }
-        let begin = Instant::now();
-        session.progress.say(&format!("{method}: trial {} of {trials}", trial + 1));
-        vm.plug(0).await?;
-        vm.fill(&bytes).await?;
-        vm.kill_all().await?;
-        if method == Method::Soft {
-            take_free(session, &vm, size_bytes, trial).await?;
-            vm.reclaim(0, &[]).await?;
-        } else {
-            for step in
-                [Step::TakeTouched, Step::GiveTouched, Step::TakeUntouched, Step::GiveUntouched]
-            {
-                resize(session, &mut vm, method, step, size_bytes, trial).await?;
-            }
-            vm.reclaim(0, &[]).await?;
-        }
-        last = begin.elapsed();
     }
     vm.stop().await
 }
@@ -137,62 +121,57 @@ async fn take_free(
 }
 
 /// An instance frees its memory and is frozen, and its VM is stopped. Then the host takes what is free.
-pub(super) async fn frozen(session: &mut Session<Figures>, trials: u32) -> Result {
+pub(super) async fn frozen(session: &mut Session<Figures>, trial: u32) -> Result {
     let sizing =
         Sizing { instance_bytes: FROZEN_BYTES + (64 << 20), instances: 2, shared_bytes: 0 };
-    for trial in 0..trials {
-        let mut vm = MemhogVm::start_with(session, MechanismName::Squeezy, sizing, &[], |config| {
-            config.llfree = Llfree::Partitions;
-        })
-        .await?;
-        let command =
-            ["/bin/memhog".to_owned(), FROZEN_BYTES.to_string(), "--keep-every=16384".into()];
-        let instance = vm.run(0, command.to_vec()).await?;
-        let frozen = vm.vm().agent()?.freeze(&instance.id).await?;
-        let partition =
-            frozen.partition.ok_or_else(|| BenchError::Arguments("no partition".to_owned()))?;
-        let before = vm.vm().memory().await?;
-        vm.vm().pause().await?;
-        let resident = vm.vm().partition_resident(partition).await?;
-        let times = vm.vm().cpu_times()?;
-        let taken = vm.vm().take_free(partition, Grain::Area).await?;
-        let after = vm.vm().cpu_times()?;
-        let left = vm.vm().partition_resident(partition).await?;
-        vm.vm().resume().await?;
-        session.keep(
-            session.header(&Method::Frozen.to_string(), trial, Some(vm.guest())),
-            Figures {
-                step: Step::TakeTouched,
-                size_bytes: FROZEN_BYTES,
-                latency_ns: nanoseconds(taken.took),
-                discard_ns: Some(nanoseconds(taken.discarding)),
-                moved_bytes: taken.bytes,
-                resident_drop_bytes: resident.saturating_sub(left),
-                huge_bytes: before.resident.huge_bytes,
-                vcpus_ns: after.vcpus_ns.saturating_sub(times.vcpus_ns),
-                devices_ns: after.devices_ns.saturating_sub(times.devices_ns),
-            },
-        )?;
-        vm.stop().await?;
-    }
-    Ok(())
+    let mut vm = MemhogVm::start_with(session, MechanismName::Squeezy, sizing, &[], |config| {
+        config.llfree = Llfree::Partitions;
+    })
+    .await?;
+    let command = ["/bin/memhog".to_owned(), FROZEN_BYTES.to_string(), "--keep-every=16384".into()];
+    let instance = vm.run(0, command.to_vec()).await?;
+    let frozen = vm.vm().agent()?.freeze(&instance.id).await?;
+    let partition =
+        frozen.partition.ok_or_else(|| BenchError::Arguments("no partition".to_owned()))?;
+    let before = vm.vm().memory().await?;
+    vm.vm().pause().await?;
+    let resident = vm.vm().partition_resident(partition).await?;
+    let times = vm.vm().cpu_times()?;
+    let taken = vm.vm().take_free(partition, Grain::Area).await?;
+    let after = vm.vm().cpu_times()?;
+    let left = vm.vm().partition_resident(partition).await?;
+    vm.vm().resume().await?;
+    session.keep(
+        session.header(&Method::Frozen.to_string(), trial, Some(vm.guest())),
+        Figures {
+            step: Step::TakeTouched,
+            size_bytes: FROZEN_BYTES,
+            latency_ns: nanoseconds(taken.took),
+            discard_ns: Some(nanoseconds(taken.discarding)),
+            moved_bytes: taken.bytes,
+            resident_drop_bytes: resident.saturating_sub(left),
+            huge_bytes: before.resident.huge_bytes,
+            vcpus_ns: after.vcpus_ns.saturating_sub(times.vcpus_ns),
+            devices_ns: after.devices_ns.saturating_sub(times.devices_ns),
+        },
+    )?;
+    vm.stop().await
 }
 
 /// The host discards as much memory, without a guest.
-pub(super) async fn floor(session: &mut Session<Figures>, size_bytes: u64, trials: u32) -> Result {
+pub(super) async fn floor(session: &mut Session<Figures>, size_bytes: u64, trial: u32) -> Result {
     // As much as the instance had touched.
     let bytes = hog_bytes(size_bytes);
-    let done = without_guest(bytes, session.options.memory_backend, trials).await?;
-    for (trial, one) in (0..).zip(done) {
+    for done in without_guest(bytes, session.options.memory_backend, 1).await? {
         session.keep(
             session.header(&Method::Floor.to_string(), trial, None),
             Figures {
                 step: Step::TakeTouched,
                 size_bytes,
-                latency_ns: nanoseconds(one.discard),
-                discard_ns: Some(nanoseconds(one.discard)),
+                latency_ns: nanoseconds(done.discard),
+                discard_ns: Some(nanoseconds(done.discard)),
                 moved_bytes: bytes,
-                resident_drop_bytes: one.resident_drop_bytes,
+                resident_drop_bytes: done.resident_drop_bytes,
                 huge_bytes: 0,
                 vcpus_ns: 0,
                 devices_ns: 0,
