@@ -52,21 +52,28 @@ function probe(path, then, again = true) {
 // The number of an inode comes again, with another time.
 const isSame = (one, other) => one.ino === other.ino && one.mtimeMs === other.mtimeMs;
 
+// Calls `work` with a path beside another one that nobody else knows, and removes what is there then.
+function inWorkshop(path, work) {
+  const workshop = fs.mkdtempSync(`${dirname(path)}/.`);
+  try {
+    work(`${workshop}/s`);
+  } finally {
+    fs.rmSync(workshop, { recursive: true });
+  }
+}
+
 // Removes a dead socket. Another process may be about to do so, too, and to listen there: whatever is at the path is
 // looked at where nobody else knows it, and put back if it is another one by now.
 function remove(path, dead) {
-  const workshop = fs.mkdtempSync(`${dirname(path)}/.`);
-  const taken = `${workshop}/s`;
-  try {
-    fs.renameSync(path, taken);
-    if (!isSame(fs.lstatSync(taken), dead)) fs.linkSync(taken, path);
-  } catch (error) {
-    // Somebody else was faster, with its removal or with a socket of its own.
-    if (error.code !== 'ENOENT' && error.code !== 'EEXIST') throw error;
-  } finally {
-    fs.rmSync(taken, { force: true });
-    fs.rmdirSync(workshop);
-  }
+  inWorkshop(path, (taken) => {
+    try {
+      fs.renameSync(path, taken);
+      if (!isSame(fs.lstatSync(taken), dead)) fs.linkSync(taken, path);
+    } catch (error) {
+      // Somebody else was faster, with its removal or with a socket of its own.
+      if (error.code !== 'ENOENT' && error.code !== 'EEXIST') throw error;
+    }
+  });
 }
 
 // Listens at the first of the paths that no living process has. `removeAtExit` has a file that was linked to a path
@@ -124,20 +131,17 @@ function open(server, removeAtExit) {
 
   // The file is at its path from when a client may connect, and others may not.
   function listenAtOnce(path, rest) {
-    const workshop = fs.mkdtempSync(`${dirname(path)}/.`);
-    try {
-      const made = `${workshop}/s`;
-      if (!listenBy(made)) return;
-      fs.linkSync(made, path);
-      removeAtExit(made, path);
-    } catch (error) {
-      if (error.code !== 'EEXIST') throw error;
-      // Somebody else was faster.
-      server.close(() => attempt(path, rest));
-      return;
-    } finally {
-      fs.rmSync(workshop, { recursive: true });
-    }
+    inWorkshop(path, (made) => {
+      try {
+        if (!listenBy(made)) return;
+        fs.linkSync(made, path);
+        removeAtExit(made, path);
+      } catch (error) {
+        if (error.code !== 'EEXIST') throw error;
+        // Somebody else was faster.
+        server.close(() => attempt(path, rest));
+      }
+    });
   }
 
   function listenBy(path) {
