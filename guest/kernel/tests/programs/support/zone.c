@@ -54,7 +54,7 @@ u64 free_page_in(const char *name)
 	u64 i, pfn;
 
 	ASSERT(read_zone(name, &zone), "no %s", name);
-	/* From the middle on: a debug kernel fills one end of a zone with what it notes of all memory. */
+	/* From the middle on: a debug kernel fills one end with notes of all memory. */
 	for (i = 0; i < zone.spanned; i++) {
 		pfn = zone.start_pfn + (zone.spanned / 2 + i) % zone.spanned;
 		if (is_called_free(pfn))
