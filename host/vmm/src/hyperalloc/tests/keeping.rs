@@ -73,7 +73,7 @@ impl Guest {
     }
 
     /// The pages that the trees of a zone count, and how many areas the host has counted out.
-    fn counted(&self, zone: usize) -> (u32, u32) {
+    pub(super) fn counted(&self, zone: usize) -> (u32, u32) {
         let trees =
             (0..ZONE_AREAS / 8).map(|tree| self.u32(self.layouts[zone].tree + u64::from(tree) * 4));
         trees.fold((0, 0), |(pages, held), entry| {

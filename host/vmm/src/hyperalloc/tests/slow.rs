@@ -1,7 +1,7 @@
 //! A host that takes long to discard something.
 
 use super::{GIB, Guest, MIB, USABLE_BYTES, ZONE_AREAS};
-use crate::hyperalloc::{Grain, Reclaimer};
+use crate::hyperalloc::{Grain, Reclaimer, zone::ReclaimZone};
 use std::{
     cell::Cell,
     sync::{
@@ -146,4 +146,38 @@ fn a_sweep_of_single_pages_ends_between_two_areas() {
     assert_eq!(taken.bytes, 2 * 511 * 4096);
     let rest = reclaimer.take_idle(Grain::Page, || true).unwrap();
     assert_eq!(rest.bytes, (3 + u64::from(ZONE_AREAS) - 2) * 511 * 4096);
+}
+
+/// How many areas of a partition its guest lacks at each discard while this is done twice. Each discard takes ten times
+/// as long as areas are to be in hand.
+fn lacks_at_discards(work: impl Fn(&mut ReclaimZone)) -> Vec<u32> {
+    let guest = Arc::new(Guest::new());
+    guest.boot();
+    let (lacks, at_discards) = channel();
+    guest.on_discard(1, move |guest| {
+        lacks.send(guest.counted(1).1).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    });
+    let reclaimer = guest.reclaimer();
+    let partition = reclaimer.zones.iter().find(|zone| zone.is_partition()).unwrap();
+    for _ in 0..2 {
+        work(&mut partition.work());
+        // It uses all of it, and frees it.
+        guest.fill();
+        guest.boot();
+    }
+    at_discards.try_iter().collect()
+}
+
+#[test]
+fn fewer_areas_are_in_hand_at_a_time_after_a_slow_discard() {
+    let given_back = lacks_at_discards(|zone| {
+        zone.reclaim_areas(Grain::Area).unwrap();
+    });
+    assert_eq!(given_back, [16, 8, 8]);
+    let kept = lacks_at_discards(|zone| {
+        zone.keep_more(ZONE_AREAS).unwrap();
+        zone.keep_less(ZONE_AREAS);
+    });
+    assert_eq!(kept, [16, 8, 8 + 8]);
 }
