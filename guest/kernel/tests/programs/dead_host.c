@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "calls.h"
 #include "harness.h"
 #include "host.h"
 #include "instance.h"
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* How long who needs memory waits for what is in hand, and for what is kept, and is killed. */
@@ -191,6 +193,35 @@ TEST(ordinary_memory_goes_on_without_what_the_host_has, .seconds = 300)
 	assert_intact(&bystander);
 	actor_kill(&bystander);
 	ASSERT_EQ(host_kept_used(), 0);
+}
+
+/* None of its allocations has __GFP_FS: for want of them nobody is killed. */
+ACTOR(takes_all_as_an_io_flusher)
+{
+	OK(prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0));
+	tell("ready");
+	hear();
+	for (;;)
+		fill(map_anon(MIB), MIB, 1);
+}
+
+/* It may have a lock that all others wait for, and tries for ever. */
+TEST(who_may_not_kill_asks_and_does_not_wait, .seconds = 300)
+{
+	struct actor hog = actor_start(NOBODY, "takes_all_as_an_io_flusher", NULL);
+	int asks, waits[2];
+
+	host_die("DMA32", TAKEN, TAKEN);
+	actor_hear(&hog);
+	asks = count_calls(hog.pid, "llfree_ask_hosts");
+	waits[0] = count_calls(hog.pid, "llfree_wait_for_held");
+	waits[1] = count_calls(hog.pid, "llfree_wait_for_hosts");
+	actor_tell(&hog, "take all");
+	ASSERT(WAIT_FOR(counted_calls(asks), 60000), "it does not ask");
+	/* A wait would come next: it does not die in between. */
+	actor_kill(&hog);
+	ASSERT_EQ(counted_calls(waits[0]), 0);
+	ASSERT_EQ(counted_calls(waits[1]), 0);
 }
 
 /* Whoever reads all memory there is must not bring back what the host keeps. */
