@@ -1,6 +1,6 @@
 # What the tests through CRI share; to be sourced as containerd-common.sh is. `installer` is who installs the shim: `pod`
 # for the pods of squeezy-node's DaemonSet, before which runc runs all pods; `image` for what such a pod runs; the test
-# itself if it is not set.
+# itself if it is not set. `more_plugins` are those of the network that follow the first one, each after a comma.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2034 # it is for what is sourced
@@ -40,7 +40,7 @@ fi
 mkdir "$work/cni"
 cat >"$work/cni/10-pods.conflist" <<JSON
 {"cniVersion": "1.0.0", "name": "pods", "plugins": [
-  {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "$work/addresses"}}
+  {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "$work/addresses"}}${more_plugins-}
 ]}
 JSON
 

@@ -7,6 +7,9 @@ if [ "${2-}" != inside ]; then
 	# shellcheck disable=SC2034 # it is for what is sourced
 	containerds=$("$(dirname "$0")/containerds.sh" newest)
 fi
+# Leads from a port of the node to one of a pod.
+# shellcheck disable=SC2034 # it is for what is sourced
+more_plugins=', {"type": "portmap", "capabilities": {"portMappings": true}}'
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"
 
@@ -19,8 +22,6 @@ skipped=(
 	'HostPID' 'HostIpc is true' 'HostNetwork is true' 'in host network' 'Privileged is true' 'when privileged'
 	'adding capability' 'SYS_ADMIN' 'unconfined' 'ContainerPID' 'sysctls'
 	'with volume' 'Mount Propagation' 'Mount Readonly'
-	# Of a port of the node, for which the network has no plugin here.
-	'with host port'
 	# Not of this machine, or not of runtimes.
 	'SELinux' 'AppArmor' 'NRI' 'benchmark'
 )
