@@ -104,10 +104,10 @@ make_layer() {
 		ln -s busybox "$work/layer/bin/$command"
 	done
 }
-# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`; its tag is that or `test`. It
-# is called `name` and executes `entrypoint`, in JSON: busybox and a shell if they are not set.
+# make_image DIRECTORY...: an image of these layers, the lowest first, for the user `user`, which may be USER:GROUP; its tag
+# is the user or `test`. It is called `name` and executes `entrypoint`, in JSON: busybox and a shell if they are not set.
 make_image() {
-	local directory digests='' layers='' number=0 command='"Cmd":["sh"]'
+	local directory digests='' layers='' number=0 command='"Cmd":["sh"]' tag=${user:-test}
 	[ -z "${entrypoint-}" ] || command='"Entrypoint":'$entrypoint
 	mkdir -p "$work/image"
 	for directory; do
@@ -118,7 +118,7 @@ make_image() {
 	done
 	echo '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/bin"],'"$command"',"User":"'"${user-}"'"},"rootfs":{"type":"layers","diff_ids":['"$digests"']}}' \
 		>"$work/image/config.json"
-	echo '[{"Config":"config.json","RepoTags":["'"${name:-busybox}:${user:-test}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
+	echo '[{"Config":"config.json","RepoTags":["'"${name:-busybox}:${tag%:*}"'"],"Layers":['"$layers"']}]' >"$work/image/manifest.json"
 	tar -C "$work/image" -cf "$work/image.tar" .
 }
 
