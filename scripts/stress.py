@@ -41,7 +41,6 @@ RELEASED = [
     ("its cost", "squeezy-store/lib", ["tests::cost", "--ignored"], {}),
 ]
 SCRIPTS = [
-    ("squeezy-shim: critest", ["host/shim/tests/critest.sh", SHIM]),
     ("squeezy-shim: output of containers", ["host/shim/tests/output.sh", SHIM, "1000"]),
     ("squeezy-shim: pods with kills", ["host/shim/tests/kills.sh", SHIM, "2000"]),
     ("squeezy-shim: pods with kills of kubelet", ["env", "rounds=200", "most=12", "host/shim/tests/kubernetes.sh", SHIM]),
