@@ -55,7 +55,7 @@ curl curl tests of pods
 faketime faketime the test of a clock that jumps
 openssl openssl tests of the daemon's certificate
 iproute2 ip tests of the network of functions and pods
-iptables /usr/sbin/iptables the test of pods whose ports are the node's
+iptables /usr/sbin/iptables tests of pods whose ports are the node's, and of services
 npm npm the test of OpenWhisk's client for JavaScript
 procps pgrep tests that look for a daemon's VMs
 systemd systemd-analyze the test of the systemd unit

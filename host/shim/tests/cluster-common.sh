@@ -5,6 +5,9 @@
 
 # Nobody's but this cluster's.
 node=10.89.0.1
+service_addresses=10.96.0.0/16
+# The first of these is the API server's.
+api_service=10.96.0.1
 export KUBECONFIG=$work/kubeconfig
 logs=$work/cluster-logs
 mkdir -p "$logs" "$work/keys" /var/lib/kubelet
@@ -26,6 +29,8 @@ ip link set lo up
 ip link add node type bridge
 ip address add "$node/24" dev node
 ip link set node up
+# Addresses of services are translated, but only of what has a route. Nodes have a default route for that.
+ip route add "$service_addresses" dev node
 
 openssl genrsa -out "$work/keys/accounts.key" 2048 2>/dev/null
 openssl rsa -in "$work/keys/accounts.key" -pubout -out "$work/keys/accounts.pub" 2>/dev/null
@@ -74,7 +79,7 @@ start_cluster() {
 	start_program kube-apiserver --etcd-servers=http://127.0.0.1:2379 --advertise-address="$node" --cert-dir="$work/keys" \
 		--service-account-issuer=https://kubernetes.default.svc --service-account-key-file="$work/keys/accounts.pub" \
 		--service-account-signing-key-file="$work/keys/accounts.key" --authorization-mode=RBAC \
-		--token-auth-file="$work/keys/tokens.csv" --allow-privileged --service-cluster-ip-range=10.96.0.0/16 \
+		--token-auth-file="$work/keys/tokens.csv" --allow-privileged --service-cluster-ip-range="$service_addresses" \
 		--kubelet-preferred-address-types=InternalIP
 	until_true 120 kubectl get --raw /readyz
 	start_program kube-scheduler --kubeconfig="$KUBECONFIG" --leader-elect=false --secure-port=0
@@ -83,20 +88,24 @@ start_cluster() {
 	start_kubelet
 	until_true 120 kubectl get serviceaccount default
 	until_true 120 kubectl get node node
+	# The zeros leave the settings of the kernel's table of connections alone, of which the size is the machine's. What else
+	# it sets is the network namespace's own.
+	start_program kube-proxy --kubeconfig="$KUBECONFIG" --hostname-override=node --proxy-mode=iptables \
+		--cluster-cidr="$pod_addresses" --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 \
+		--conntrack-tcp-timeout-close-wait=0
 	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
+	until_true 60 kubectl --server="https://$api_service" get --raw /readyz
 }
 stop_cluster() {
 	local program
-	for program in kubelet kube-scheduler kube-controller-manager kube-apiserver etcd; do
+	for program in kubelet kube-proxy kube-scheduler kube-controller-manager kube-apiserver etcd; do
 		pkill -x "$(cut -c1-15 <<<"$program")"
 	done
 }
 
-# apply MANIFEST: as a user does who has put the image into the registry. There is no proxy for services here.
+# apply MANIFEST: as a user does who has put the image into the registry.
 apply() {
-	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' \
-		-e "s,command: \[\(.*squeezy-requests\)\],command: [\1\, --server\, 'https://$node:6443']," \
-		"$packaging/$1.yaml" | kubectl apply -f - >/dev/null
+	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' "$packaging/$1.yaml" | kubectl apply -f - >/dev/null
 }
 
 # status KIND NAME PATH: a part of an object.

@@ -52,7 +52,7 @@ tell() {
 		timeout 20 ctr --namespace k8s.io task ls
 		echo "--- places of pods"
 		grep -H . /run/squeezy/shim/*/pods/* /run/squeezy/shim/*/servers/*.pods
-		tail -n 40 "$work"/events "$work"/containerd.log /run/squeezy/shim/*/servers/*.log "$work"/logs/*.log | cut -c 1-500
+		tail -n 40 "$work"/events "$work"/containerd.log /run/squeezy/shim/*/servers/*.log "$work"/{logs,cluster-logs}/*.log | cut -c 1-500
 	} >&2 2>/dev/null || true
 }
 die() {

@@ -38,9 +38,11 @@ else
 	sed '/^version/d' "$packaging/containerd.toml" >>"$work/config.toml"
 fi
 mkdir "$work/cni"
+pod_addresses=10.88.0.0/24
 cat >"$work/cni/10-pods.conflist" <<JSON
 {"cniVersion": "1.0.0", "name": "pods", "plugins": [
-  {"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "dataDir": "$work/addresses"}}${more_plugins-}
+  {"type": "ptp", "ipam": {"type": "host-local", "subnet": "$pod_addresses", "dataDir": "$work/addresses",
+    "routes": [{"dst": "0.0.0.0/0"}]}}${more_plugins-}
 ]}
 JSON
 

@@ -53,7 +53,6 @@ since() {
 die_with_events() {
 	kubectl get pods -o wide >&2
 	kubectl get events --sort-by=.lastTimestamp >&2
-	tail -n 20 "$logs/kubelet.log" >&2
 	die "$*"
 }
 
@@ -251,8 +250,8 @@ token_of node >"$work/keys/requests"
 mkdir -p /run/squeezy/requests
 ln -s "$(dirname "$shim")/squeezy-requests" "$work/bin/squeezy-requests"
 start_requests() {
-	start_program squeezy-requests --server "https://$node:6443" --token-file "$work/keys/requests" \
-		--certificate-file "$work/keys/apiserver.crt"
+	KUBERNETES_SERVICE_HOST=$api_service KUBERNETES_SERVICE_PORT=443 start_program squeezy-requests \
+		--token-file "$work/keys/requests" --certificate-file "$work/keys/apiserver.crt"
 	requests=$!
 	until_true 10 test -S /run/squeezy/requests/socket
 }
