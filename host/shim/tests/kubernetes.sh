@@ -355,6 +355,9 @@ vm_group=$(vm_groups)
 until_true 30 has_shares "$vm_group" $((5 * 122))
 until_true 30 has_bound "$vm_group" "$(bound_of 5)"
 
+# shellcheck source-path=SCRIPTDIR source=services.sh
+. "$here/services.sh"
+
 echo "kubelet and containerd restart under them"
 ids() {
 	kubectl get pods -l app=web -o jsonpath='{range .items[*].status.containerStatuses[*]}{.containerID}{"\n"}{end}' | sort
