@@ -53,7 +53,6 @@ failSwapOn: false
 # Whoever is in the namespaces may ask; that is the test.
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
-enforceNodeAllocatable: []
 evictionHard: {memory.available: 100Mi}
 # Sooner than in other clusters, where a changed volume takes a minute.
 syncFrequency: 5s

@@ -99,6 +99,13 @@ is_in "$vm_group" "$(pgrep qemu-system)" || die "QEMU is not in it"
 # 120 thousandths of a processor.
 has_shares "$vm_group" 512 || die "it has $(cat "$vm_group/cpu.shares") shares"
 is_in "$pods_memory_group/${vm_group##*/}" "$(pgrep qemu-system)" || die "QEMU's memory is not bounded"
+# is_bounded: whether all pods together may have what may be requested and the 100 MiB before which kubelet evicts.
+is_bounded() {
+	local allocatable
+	allocatable=$(status node node .status.allocatable.memory | numfmt --from=iec-i)
+	[ "$(cat "$pods_memory_group/memory.limit_in_bytes")" = $((allocatable + (100 << 20))) ]
+}
+until_true 30 is_bounded
 bound_of_one=$(bound "$vm_group")
 # bound_of COUNT: that with so many pods, each of which has 128 MiB.
 bound_of() {
