@@ -132,6 +132,9 @@ impl VmPlan {
                  network_tap, or choose another policy"
             )));
         }
+        if let Some(problem) = self.policy.problem_with(self.memory_backend) {
+            return Err(VmError::Config(problem));
+        }
         self.config(&*self.new_mechanism()?).check()
     }
 
@@ -191,7 +194,7 @@ impl VmPlan {
         config.vcpus = self.vcpus;
         config.cpu_share = self.cpu_share.clone();
         config.accelerator = self.accelerator;
-        config.memory_backend = self.memory_backend.resolve();
+        config.memory_backend = self.memory_backend.resolve(mechanism.name());
         config.timeouts.resize = RESIZE_LIMIT;
         // The mechanism may need more.
         let mut config = mechanism.configure(config);
@@ -257,6 +260,22 @@ pub(crate) mod tests {
             let found = (config.llfree, config.take_free_every.is_some());
             assert_eq!(found, expected, "{policy}");
         }
+    }
+
+    #[test]
+    fn private_memory_is_refused_where_the_host_works_on_it_and_is_nobodys_default_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plan = plan(&directory, "private").1;
+        plan.policy = PolicyName::Mechanism(MechanismName::HyperAlloc);
+        assert_eq!(plan.memory_backend, MemoryBackendChoice::Auto);
+        assert_eq!(plan.check(), Ok(()));
+        plan.memory_backend = MemoryBackendChoice::Memfd;
+        assert_eq!(plan.check(), Ok(()));
+        plan.memory_backend = MemoryBackendChoice::Ram;
+        let error = plan.check().unwrap_err().to_string();
+        assert!(error.contains("with the policy hyperalloc") && error.contains("memfd"), "{error}");
+        plan.policy = PolicyName::Mechanism(MechanismName::Squeezy);
+        assert_eq!(plan.check(), Ok(()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Policies: how instances get their memory and give it back.
 
 use squeezy_scaler::SqueezePolicy;
-use squeezy_vmm::mechanism::MechanismName;
+use squeezy_vmm::{MemoryBackendChoice, mechanism::MechanismName};
 use std::{fmt, str::FromStr};
 
 /// A policy, by name: a mechanism to resize VMs, or a variant of one.
@@ -96,6 +96,17 @@ impl PolicyName {
         }
     }
 
+    /// Why its VMs cannot have this memory backend, if they cannot.
+    pub fn problem_with(self, memory_backend: MemoryBackendChoice) -> Option<String> {
+        let is_private = memory_backend == MemoryBackendChoice::Ram;
+        (is_private && self.mechanism().needs_memfd()).then(|| {
+            format!(
+                "with the policy {self} the host works on the guest's memory, and {memory_backend} is private to the \
+                 VMM: choose the memory backend auto or memfd, or another policy"
+            )
+        })
+    }
+
     /// When to squeeze frozen instances, with `limit_bytes` of memory in total; `None` if they are not
     /// squeezed.
     pub fn squeezing(self, limit_bytes: u64) -> Option<SqueezePolicy> {
@@ -139,6 +150,16 @@ mod tests {
         }
         let error = "floor".parse::<PolicyName>().unwrap_err().to_string();
         assert!(error.contains("harvest, overcommit, hyperalloc, microvm"), "{error}");
+    }
+
+    #[test]
+    fn only_hyperalloc_is_impossible_with_private_memory() {
+        let refused =
+            |backend| PolicyName::ALL.map(|policy| policy.problem_with(backend).is_some());
+        assert_eq!(refused(MemoryBackendChoice::Auto), [false; 8]);
+        assert_eq!(refused(MemoryBackendChoice::Memfd), [false; 8]);
+        let ram = [false, false, false, false, false, false, true, false];
+        assert_eq!(refused(MemoryBackendChoice::Ram), ram);
     }
 
     #[test]

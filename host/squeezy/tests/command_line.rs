@@ -86,6 +86,24 @@ fn what_is_missing_is_named() {
     assert!(text.starts_with("squeezy: /no/directory/out.json: "), "{text}");
 }
 
+/// Before anything is missed that it would need.
+#[test]
+fn a_policy_on_memory_that_it_cannot_work_with_is_refused() {
+    let directory = function();
+    for policies in ["hyperalloc", "hyperalloc,squeezy"] {
+        let text = run(directory.path(), &["--policy", policies, "--memory-backend", "ram"]);
+        assert!(text.contains("policy hyperalloc") && text.contains("auto or memfd"), "{text}");
+    }
+    for possible in [
+        &["--policy", "hyperalloc"][..],
+        &["--policy", "hyperalloc", "--memory-backend", "memfd"],
+        &["--policy", "squeezy", "--memory-backend", "ram"],
+    ] {
+        let text = run(directory.path(), possible);
+        assert!(text.contains("make kernel"), "{possible:?}: {text}");
+    }
+}
+
 #[test]
 fn a_broken_definition_is_named_with_its_line() {
     let directory = function();

@@ -6,7 +6,7 @@
 //! The guest's console is written to the file named by $CONSOLE_LOG.
 
 use squeezy_vmm::{
-    Artifacts, Vm, VmConfig, VmError,
+    Artifacts, MemoryBackendChoice, Vm, VmConfig, VmError,
     mechanism::{MechanismName, Sizing},
 };
 
@@ -34,6 +34,7 @@ async fn run() -> Result<(), VmError> {
         files.kernel(mechanism.kernel()),
         files.initramfs(),
     ));
+    config.memory_backend = MemoryBackendChoice::Auto.resolve(name);
     if let Some(kernel) = arguments.next() {
         config.kernel = kernel.into();
     }

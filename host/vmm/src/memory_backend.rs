@@ -1,6 +1,6 @@
 //! What backs guest memory on the host, and how that is chosen.
 
-use crate::{host_memory::SharedHugePages, names::names};
+use crate::{host_memory::SharedHugePages, mechanism::MechanismName, names::names};
 
 /// What backs the guest's memory on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,8 @@ names!(MemoryBackend { MemoryBackend::Ram = "ram", MemoryBackend::Memfd = "memfd
 /// Which memory backend to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryBackendChoice {
-    /// [`MemoryBackend::Memfd`] where the host has huge pages for shared memory, otherwise [`MemoryBackend::Ram`].
+    /// [`MemoryBackend::Memfd`] where the mechanism needs it or the host has huge pages for shared memory, otherwise
+    /// [`MemoryBackend::Ram`].
     #[default]
     Auto,
     /// [`MemoryBackend::Ram`].
@@ -34,10 +35,19 @@ names!(MemoryBackendChoice {
 });
 
 impl MemoryBackendChoice {
-    /// The choice on this host, as it is configured at the moment.
-    pub fn resolve(self) -> MemoryBackend {
+    /// The choice for VMs with this mechanism on this host, as it is configured at the moment.
+    pub fn resolve(self, mechanism: MechanismName) -> MemoryBackend {
+        self.resolve_with(mechanism, &SharedHugePages::of_host())
+    }
+
+    /// The same on a host with these pages. What was named is not replaced, whether the mechanism works with it or not.
+    pub fn resolve_with(
+        self,
+        mechanism: MechanismName,
+        SharedHugePages { are_available, .. }: &SharedHugePages,
+    ) -> MemoryBackend {
         match self {
-            Self::Auto if SharedHugePages::of_host().are_available => MemoryBackend::Memfd,
+            Self::Auto if *are_available || mechanism.needs_memfd() => MemoryBackend::Memfd,
             Self::Auto | Self::Ram => MemoryBackend::Ram,
             Self::Memfd => MemoryBackend::Memfd,
         }
@@ -58,12 +68,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_auto_depends_on_the_host() {
+    fn only_auto_depends_on_the_host_and_on_the_mechanism() {
         for backend in [MemoryBackend::Ram, MemoryBackend::Memfd] {
-            assert_eq!(MemoryBackendChoice::from(backend).resolve(), backend);
             assert_eq!(backend.to_string().parse(), Ok(MemoryBackendChoice::from(backend)));
         }
-        let is_file = MemoryBackendChoice::Auto.resolve() == MemoryBackend::Memfd;
-        assert_eq!(is_file, SharedHugePages::of_host().are_available);
+        for are_available in [false, true] {
+            let pages = SharedHugePages { are_available, setting: String::new() };
+            for &mechanism in MechanismName::ALL {
+                let resolved = |choice: MemoryBackendChoice| choice.resolve_with(mechanism, &pages);
+                for backend in [MemoryBackend::Ram, MemoryBackend::Memfd] {
+                    assert_eq!(resolved(backend.into()), backend);
+                }
+                let is_file = are_available || mechanism == MechanismName::HyperAlloc;
+                let expected = if is_file { MemoryBackend::Memfd } else { MemoryBackend::Ram };
+                assert_eq!(resolved(MemoryBackendChoice::Auto), expected, "{mechanism}");
+            }
+        }
     }
 }

@@ -7,7 +7,7 @@ use common::{
     memory::{AREA_BYTES, empty_areas, files, resident, touch},
     world::SIZING,
 };
-use squeezy_vmm::{Vm, VmError, mechanism::MechanismName};
+use squeezy_vmm::{MemoryBackend, Vm, VmError, mechanism::MechanismName};
 use std::{fs::File, time::Duration};
 use tokio::time::{sleep, timeout};
 
@@ -16,7 +16,9 @@ const KEPT_BYTES: u64 = SIZING.instances as u64 * SIZING.instance_bytes;
 /// A VM of which the host keeps some memory, and the file of all its memory.
 async fn start(name: &str) -> (Vm, File) {
     let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
-    let vm = Vm::start(mechanism.configure(config(name))).await.unwrap();
+    let mut config = mechanism.configure(config(name));
+    config.memory_backend = MemoryBackend::Memfd;
+    let vm = Vm::start(config).await.unwrap();
     let Ok([file]) = <[File; 1]>::try_from(files(name)) else { panic!("one file") };
     wait_until("the host keeps it", || has_taken_all(&file)).await;
     (vm, file)

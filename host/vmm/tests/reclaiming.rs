@@ -7,7 +7,7 @@ use common::{
     world::{MIB, SIZING, World},
 };
 use squeezy_protocol::{ExitReason, InstanceState};
-use squeezy_vmm::{Grain, Vm, mechanism::MechanismName};
+use squeezy_vmm::{Grain, MemoryBackend, Vm, mechanism::MechanismName};
 use std::time::Duration;
 
 /// What a runtime's garbage collector frees is scattered over areas that are in use.
@@ -153,6 +153,7 @@ async fn what_a_running_instance_has_freed_goes_back_by_itself() {
 async fn what_a_vm_that_the_host_resizes_has_free_goes_back_by_itself() {
     let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
     let mut config = mechanism.configure(config("swept"));
+    config.memory_backend = MemoryBackend::Memfd;
     config.take_free_every = Some(Duration::from_secs(1));
     let vm = Vm::start(config).await.unwrap();
     let agent = vm.agent().unwrap();
@@ -184,6 +185,7 @@ async fn what_a_vm_that_the_host_resizes_has_free_goes_back_by_itself() {
 async fn a_vm_shrinks_and_grows_without_its_guest() {
     let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
     let mut config = mechanism.configure(config("shrinking"));
+    config.memory_backend = MemoryBackend::Memfd;
     config.vcpus = 2;
     let vm = Vm::start(config).await.unwrap();
     let agent = vm.agent().unwrap();

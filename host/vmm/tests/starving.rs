@@ -8,7 +8,7 @@ use common::{
 };
 use squeezy_protocol::{ExitReason, Instance, InstanceSpec, InstanceState};
 use squeezy_vmm::{
-    Vm,
+    MemoryBackend, Vm,
     mechanism::{Mechanism, MechanismName},
 };
 use std::time::Duration;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 async fn start(name: &str) -> (Vm, Box<dyn Mechanism>) {
     let mechanism = MechanismName::HyperAlloc.mechanism(SIZING).unwrap();
     let mut config = mechanism.configure(config(name));
+    config.memory_backend = MemoryBackend::Memfd;
     config.vcpus = 2;
     (Vm::start(config).await.unwrap(), mechanism)
 }

@@ -128,7 +128,7 @@ impl Experiment for Arguments {
         )?;
         let mut runs = Vec::new();
         for of_trial in trials(count, [functions.as_slice()], &policies).chunks(policies.len()) {
-            let memory_backend = MemoryBackend::Ram;
+            let memory_backend = memory_backends(of_trial[0].policy)[0];
             runs.push(Run { trial: of_trial[0], memory_backend, memory: ABUNDANT });
             runs.extend(of_trial.iter().flat_map(|&trial| {
                 let functions = if is_fixed(trial.policy) { &scaled } else { &functions };

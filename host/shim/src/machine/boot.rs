@@ -52,7 +52,7 @@ pub(super) async fn boot(
     config.vcpus = settings.processors;
     config.pool = Some(pool.file());
     config.taps = taps.into_iter().map(Arc::new).collect();
-    let memory_backend = MemoryBackendChoice::default().resolve();
+    let memory_backend = MemoryBackendChoice::default().resolve(mechanism.name());
     let config = with_partitions(config, &*mechanism, memory_backend);
     let say_why = |step: BootStep| {
         if matches!(step, BootStep::Memory { .. }) {

@@ -19,7 +19,7 @@ const FILLS_HOLES: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_pt
 
 /// Looks at everything.
 pub fn examine(config: &Config) -> Vec<Finding> {
-    let backend = config.memory_backend.resolve();
+    let backend = config.memory_backend.resolve(config.policy.mechanism());
     let mut findings = vec![
         kvm(config.accelerator, probe_kvm()),
         huge_pages(&transparent_huge_pages()),

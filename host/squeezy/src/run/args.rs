@@ -104,7 +104,7 @@ pub struct Args {
     pub accelerator: AcceleratorChoice,
 
     /// The memory backend of the guest: ram (private), memfd (shared), or auto: memfd where the host has huge pages for
-    /// shared memory.
+    /// shared memory, and with hyperalloc, which needs it.
     #[arg(long, value_name = "NAME", default_value_t)]
     pub memory_backend: MemoryBackendChoice,
 

@@ -30,7 +30,7 @@ pub struct Report {
     pub accelerator: String,
     /// Why it was chosen.
     pub accelerator_reason: String,
-    /// What backed the guest's memory on the host.
+    /// What backed the guest's memory on the host; not the same for all policies if one of them needs `memfd`.
     pub memory_backend: String,
     /// Version of the guest's kernel.
     pub kernel: String,

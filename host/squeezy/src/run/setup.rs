@@ -13,8 +13,9 @@ use crate::interrupt::Interrupt;
 use squeezy_node::{FunctionImage, FunctionLimits, Node, PolicyName, VmPlan};
 use squeezy_openwhisk::OpenWhisk;
 use squeezy_scaler::{Budget, Moment, TenantIndex, VmPolicy};
-use squeezy_vmm::Artifacts;
+use squeezy_vmm::{Artifacts, MemoryBackend, SharedHugePages};
 use std::{
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,6 +26,9 @@ pub struct Setup {
     input: FunctionImage,
     /// The VM's plan, for the first of the policies.
     plan: VmPlan,
+    /// What the host had at the beginning. By that all policies that have the choice are on the same memory backend,
+    /// whatever happens to the host meanwhile.
+    pages: SharedHugePages,
     /// The load, the same for every policy. A synthetic one is only known once an instance has run.
     load: Option<LoadInput>,
 }
@@ -43,9 +47,7 @@ impl Setup {
         let mut plan = VmPlan::new(name, inputs, &files, policy, args.shared_memory);
         plan.vcpus = args.vcpus.unwrap_or(plan.vcpus);
         plan.accelerator = args.accelerator;
-        // All policies on the same, whatever happens to the host meanwhile.
-        plan.memory_backend = args.memory_backend.resolve().into();
-        let setup = Self { args, input, plan, load };
+        let setup = Self { args, input, plan, pages: SharedHugePages::of_host(), load };
         setup.args.policies.iter().try_for_each(|policy| setup.plan(*policy).check())?;
         Ok(setup)
     }
@@ -141,7 +143,19 @@ impl Setup {
     }
 
     fn plan(&self, policy: PolicyName) -> VmPlan {
-        VmPlan { policy, ..self.plan.clone() }
+        let memory_backend = self.memory_backend(policy).into();
+        VmPlan { policy, memory_backend, ..self.plan.clone() }
+    }
+
+    fn memory_backend(&self, policy: PolicyName) -> MemoryBackend {
+        self.args.memory_backend.resolve_with(policy.mechanism(), &self.pages)
+    }
+
+    /// Those of all policies, each once.
+    fn memory_backends(&self) -> String {
+        let of_policies = self.args.policies.iter().map(|&policy| self.memory_backend(policy));
+        let names: BTreeSet<String> = of_policies.map(|backend| backend.to_string()).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     fn report(&self) -> Report {
@@ -153,7 +167,7 @@ impl Setup {
             concurrency: self.plan.sizing.instances,
             load_speed: self.args.speed,
             seed: self.args.seed,
-            memory_backend: self.plan.memory_backend.to_string(),
+            memory_backend: self.memory_backends(),
             ..Report::default()
         }
     }

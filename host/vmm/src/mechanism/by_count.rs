@@ -2,7 +2,7 @@
 
 use super::{Mechanism, MechanismName, Slot, Slots};
 use crate::{
-    BoxFuture, Llfree, MemoryBackend, Result, Vm, VmConfig,
+    BoxFuture, Llfree, Result, Vm, VmConfig,
     memory::{GuestMemory, Resize},
 };
 use std::sync::Arc;
@@ -37,7 +37,6 @@ impl Mechanism for ByCount {
         config.memory = self.memory.clone();
         if self.llfree != Llfree::Off {
             config.llfree = self.llfree;
-            config.memory_backend = MemoryBackend::Memfd;
         }
         config
     }

@@ -71,6 +71,12 @@ impl MechanismName {
     pub fn mechanism(self, sizing: Sizing) -> Option<Box<dyn Mechanism>> {
         self.constructor().map(|new| new(sizing))
     }
+
+    /// Whether its VMs work with [`MemoryBackend::Memfd`](crate::MemoryBackend::Memfd) only, because the host works on
+    /// the guest's page allocator.
+    pub fn needs_memfd(self) -> bool {
+        self == Self::HyperAlloc
+    }
 }
 
 /// How one VM gives instances their memory and takes it back.
@@ -85,7 +91,7 @@ pub trait Mechanism: Send + Sync {
     fn kernel(&self) -> Kernel {
         Kernel::Release
     }
-    /// Sets the memory in a VM's configuration.
+    /// Sets the memory in a VM's configuration, but not what backs it on the host.
     fn configure(&self, config: VmConfig) -> VmConfig;
     /// Which slots are in use.
     fn slots(&self) -> &Slots;
@@ -133,6 +139,7 @@ pub trait Mechanism: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::MemoryBackend;
 
     const SIZING: Sizing =
         Sizing { instance_bytes: 128 << 20, instances: 2, shared_bytes: 64 << 20 };
@@ -146,6 +153,24 @@ mod tests {
                 name.mechanism(SIZING).map(|mechanism| mechanism.name()),
                 (name != MechanismName::Floor).then_some(name)
             );
+        }
+    }
+
+    #[test]
+    fn what_the_host_works_on_is_not_private_to_the_vmm() {
+        for mechanism in MechanismName::ALL.iter().filter_map(|name| name.mechanism(SIZING)) {
+            let name = mechanism.name();
+            for memory_backend in [MemoryBackend::Ram, MemoryBackend::Memfd] {
+                let config = VmConfig::new("a", "/dev/null", "/dev/null");
+                let config = mechanism.configure(VmConfig { memory_backend, ..config });
+                assert_eq!(
+                    config.memory_backend, memory_backend,
+                    "{name}: it is the caller's choice"
+                );
+                let problem = config.check().unwrap_err().to_string();
+                let is_refused = memory_backend == MemoryBackend::Ram && name.needs_memfd();
+                assert_eq!(problem.contains("private memory"), is_refused, "{name}: {problem}");
+            }
         }
     }
 

@@ -198,7 +198,13 @@ impl Config {
         let named = |key, value: &Spanned<String>, problem: String| {
             wrong(value.span(), key, format!("{:?}: {problem}", value.as_ref()))
         };
-        let policy = read(&file.policy).map_err(|e| named("policy", &file.policy, e))?;
+        let policy: PolicyName =
+            read(&file.policy).map_err(|e| named("policy", &file.policy, e))?;
+        let memory_backend = read(&file.memory_backend)
+            .map_err(|e| named("memory_backend", &file.memory_backend, e))?;
+        if let Some(problem) = policy.problem_with(memory_backend) {
+            return Err(named("memory_backend", &file.memory_backend, problem));
+        }
         let shared_memory_bytes = size("shared_memory", &file.shared_memory)?;
         if shared_memory_bytes > 1 << 40 {
             let problem = "must be at most 1024G".to_owned();
@@ -266,8 +272,7 @@ impl Config {
             policy,
             accelerator: read(&file.accelerator)
                 .map_err(|e| named("accelerator", &file.accelerator, e))?,
-            memory_backend: read(&file.memory_backend)
-                .map_err(|e| named("memory_backend", &file.memory_backend, e))?,
+            memory_backend,
             shared_memory_bytes,
             network: read(&file.network).map_err(|e| named("network", &file.network, e))?,
             vm_idle: seconds("vm_idle_seconds", &file.vm_idle_seconds)?,
@@ -325,6 +330,19 @@ mod tests {
             assert!(manual.contains(&format!("\n| `{key}` | `")), "{key}");
             assert!(HELP.contains(&format!("\n{key} = ")), "{key}");
         }
+    }
+
+    #[test]
+    fn each_policy_has_every_memory_backend_that_it_can_work_with() {
+        for policy in PolicyName::ALL {
+            for choice in ["auto", "memfd", "ram"] {
+                let text = format!("policy = \"{policy}\"\nmemory_backend = \"{choice}\"");
+                let is_possible = policy.name() != "hyperalloc" || choice != "ram";
+                let config = Config::parse(&text, Path::new("/"));
+                assert_eq!(config.is_ok(), is_possible, "{text}: {config:?}");
+            }
+        }
+        assert!(Config::parse("policy = \"hyperalloc\"", Path::new("/")).is_ok());
     }
 
     #[test]
@@ -414,6 +432,10 @@ mod tests {
             ("memory = 4", "line 1: invalid type"),
             ("policy = \"floor\"", "line 1: policy: \"floor\": must be one of squeezy, "),
             ("policy = \"magic\"", "line 1: policy: \"magic\""),
+            (
+                "memory_backend = \"ram\"\npolicy = \"hyperalloc\"",
+                "line 1: memory_backend: \"ram\": with the policy hyperalloc the host works on",
+            ),
             ("listen = \"localhost\"", "line 1: listen: \"localhost\": must be "),
             ("vm_idle_seconds = -1.0", "line 1: vm_idle_seconds: must be"),
             ("\ntls_key = \"k\"", "line 2: tls_key: needs a tls_certificate"),
