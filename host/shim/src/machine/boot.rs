@@ -55,7 +55,9 @@ pub(super) async fn boot(
     let memory_backend = MemoryBackendChoice::default().resolve(mechanism.name());
     let config = with_partitions(config, &*mechanism, memory_backend);
     let say_why = |step: BootStep| {
-        if matches!(step, BootStep::Memory { .. }) {
+        if step.is_trouble() {
+            tracing::warn!("{step}");
+        } else if matches!(step, BootStep::Memory { .. }) {
             tracing::info!("{step}");
         }
     };

@@ -46,6 +46,14 @@ pub enum BootStep {
     Ready(Duration),
 }
 
+impl BootStep {
+    /// Whether whoever runs the host should do something about it: memory was to be in files, by whatever is configured,
+    /// and the host has only small pages for them. Private memory in its place is as good as it gets.
+    pub fn is_trouble(&self) -> bool {
+        matches!(self, Self::Memory { backend: MemoryBackend::Memfd, are_huge: false, .. })
+    }
+}
+
 impl fmt::Display for BootStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,7 +238,9 @@ mod tests {
     #[test]
     fn a_boot_says_which_memory_the_vm_has_why_and_what_is_faster() {
         let memory = |backend, are_huge, setting: &str| {
-            BootStep::Memory { backend, are_huge, setting: setting.to_owned() }.to_string()
+            let step = BootStep::Memory { backend, are_huge, setting: setting.to_owned() };
+            assert_eq!(step.is_trouble(), backend == MemoryBackend::Memfd && !are_huge);
+            step.to_string()
         };
         let (ram, memfd) = (MemoryBackend::Ram, MemoryBackend::Memfd);
         let remedy = "`echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`";

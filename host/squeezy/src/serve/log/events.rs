@@ -17,6 +17,7 @@ pub fn entry(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> O
 /// Whether somebody should look at it.
 fn is_trouble(event: &NodeEvent<'_>) -> bool {
     match event {
+        NodeEvent::Booting { step, .. } => step.is_trouble(),
         NodeEvent::Plugged { outcome, .. } | NodeEvent::Reclaimed { outcome, .. } => {
             outcome.error.is_some()
         }
@@ -180,7 +181,8 @@ fn ms(time: Duration) -> String {
 mod tests {
     use super::*;
     use crate::serve::failed_call;
-    use squeezy_scaler::{InstanceNumber, Moment};
+    use squeezy_scaler::{InstanceNumber, Moment, VmIndex};
+    use squeezy_vmm::{MemoryBackend, SHARED_HUGE_PAGES_ON};
 
     fn entry_of(event: &NodeEvent<'_>) -> Entry {
         entry(event, |FunctionIndex(index)| format!("f{index}")).unwrap()
@@ -213,6 +215,22 @@ mod tests {
         assert_eq!((refused.level, refused.message.as_str()), (Level::Warning, right));
         let died = entry_of(&NodeEvent::Died { instance, function, reason: None });
         assert_eq!(died.level, Level::Warning);
+    }
+
+    #[test]
+    fn a_file_in_small_pages_is_warned_of_with_the_way_out() {
+        for (backend, are_huge, level) in [
+            (MemoryBackend::Memfd, false, Level::Warning),
+            (MemoryBackend::Memfd, true, Level::Info),
+            (MemoryBackend::Ram, false, Level::Info),
+            (MemoryBackend::Ram, true, Level::Info),
+        ] {
+            let step = BootStep::Memory { backend, are_huge, setting: "never".to_owned() };
+            let entry = entry_of(&NodeEvent::Booting { vm: VmIndex(3), step });
+            assert_eq!((entry.level, entry.vm), (level, Some(3)), "{backend}, huge: {are_huge}");
+            let has_way_out = entry.message.contains(SHARED_HUGE_PAGES_ON);
+            assert_eq!(has_way_out, !are_huge, "{}", entry.message);
+        }
     }
 
     #[test]
