@@ -154,3 +154,6 @@ fn describe(status: ExitStatus) -> String {
         (code, None) => format!("exit status {}", code.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use std::{io, mem::zeroed, ptr};
 
 impl Reclaimer {
     /// The kernel's word that the memory at an offset of the state has failed, to a thread that is about to read it.
-    fn fail(&self, offset: u64) {
+    pub(crate) fn fail(&self, offset: u64) {
         assert!(offset < self.state.bytes());
         // SAFETY: zeros are a valid `siginfo_t`.
         let mut information: libc::siginfo_t = unsafe { zeroed() };
