@@ -25,6 +25,8 @@ pub struct Scenario {
 thread_local! {
     /// Where the actor that runs can stop; null outside of actors.
     static CURRENT: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
+    /// Whether only those go on who may be killed.
+    static OTHERS_ARE_HELD: Cell<bool> = const { Cell::new(false) };
     /// The guest's changes that have failed.
     static FAILED: Cell<u64> = const { Cell::new(0) };
 }
@@ -38,7 +40,13 @@ pub fn step() {
     }
 }
 
-/// The same for the C code.
+/// While others are held, only the actor that may be killed goes on, and after its death who comes next: as hosts do
+/// while the guest stands still.
+pub fn hold_others(are_held: bool) {
+    OTHERS_ARE_HELD.set(are_held);
+}
+
+/// The same as [`step`] for the C code.
 #[unsafe(no_mangle)]
 extern "C" fn llfree_step() {
     step();
@@ -190,13 +198,16 @@ fn run(
     // Nobody has to be kept from anything at the start.
     let mut current = None;
     while !running.is_empty() {
+        let may_go_on = |number: &usize| running[*number].0 || !OTHERS_ARE_HELD.get();
         let mut next: Vec<usize> = match current {
             Some(current) if left == 0 => vec![current],
             Some(current) => std::iter::once(current)
                 .chain((0..running.len()).filter(|&other| other != current))
+                .filter(may_go_on)
                 .collect(),
-            None => (0..running.len()).collect(),
+            None => (0..running.len()).filter(may_go_on).collect(),
         };
+        assert!(!next.is_empty(), "nobody is left to let the others go on");
         // One more: the death of the first, or of who came after it.
         let mortal = running.iter().position(|(mortal, _)| *mortal).filter(|_| !heirs.is_empty());
         let chosen = decisions.decide(next.len() + usize::from(mortal.is_some()));

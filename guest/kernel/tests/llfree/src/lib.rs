@@ -10,7 +10,7 @@ mod guest;
 mod state;
 mod stepping;
 
-pub use explore::{Actor, Scenario, explore, failed_changes, step, take_turns};
+pub use explore::{Actor, Scenario, explore, failed_changes, hold_others, step, take_turns};
 pub use guest::{Block, Guest, Type, state_bytes};
 pub use state::{Owner, State};
 pub use stepping::Stepping;

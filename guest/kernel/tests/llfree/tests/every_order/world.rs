@@ -2,8 +2,8 @@
 
 use crate::TREE;
 use squeezy_llfree::{AreaSet, Memory, SharedMemory, TreeIndex, Zone};
-use squeezy_llfree_tests::{Actor, Guest, State, Stepping, Type, step};
-use std::rc::Rc;
+use squeezy_llfree_tests::{Actor, Guest, State, Stepping, Type, hold_others, step};
+use std::{cell::Cell, rc::Rc};
 
 /// A zone of one tree, and the guest that it is of.
 pub(crate) struct World {
@@ -93,6 +93,25 @@ impl World {
                 }
             }
             hand.release(TREE, AreaSet::first(1));
+        })
+    }
+
+    /// The host has the guest stand still, and discards everything in two parts if it may. Whoever comes after one that
+    /// was killed in the middle does the same. `gone` is how many parts are.
+    pub(crate) fn condemn(self: &Rc<Self>, gone: &Rc<Cell<u32>>) -> Actor {
+        let (world, gone) = (self.clone(), gone.clone());
+        Box::new(move || {
+            step();
+            hold_others(true);
+            let (mut zone, _) = world.zone();
+            if zone.condemn() {
+                for part in 1..=2 {
+                    step();
+                    gone.set(part.max(gone.get()));
+                }
+            }
+            step();
+            hold_others(false);
         })
     }
 
