@@ -13,7 +13,7 @@ fn usual() -> PartitionLayout {
 const INACCESSIBLE: [&str; 2] = ["-global", "virtio-mem-pci.unplugged-inaccessible=on"];
 
 /// The rules of partitions that have room to spare.
-const RULES: [&str; 16] = [
+const RULES: [&str; 17] = [
     "partition",
     "assign",
     "join",
@@ -28,6 +28,7 @@ const RULES: [&str; 16] = [
     "doom_refused",
     "doom_held",
     "doom_readers",
+    "doom_supervised",
     "robust",
     "unbind",
 ];
