@@ -14,10 +14,10 @@
 #include "pages.h"
 #include "squeezy.h"
 #include "system.h"
+#include "trace.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -26,23 +26,9 @@
 /* What the host takes of ordinary memory, in areas: of each kind. */
 #define TAKEN		80
 
-static u64 zone_number(const char *zone, const char *name)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "/sys/kernel/mm/llfree/zones/%s/%s", zone, name);
-	return read_number(path);
-}
-
 static u64 kills(void)
 {
 	return read_field("/proc/vmstat", "oom_kill");
-}
-
-/* Areas of a zone that are entirely free. */
-static unsigned int free_areas(const char *zone)
-{
-	return (zone_number(zone, "whole_bytes") + zone_number(zone, "evicted_bytes")) / HUGE_PAGE;
 }
 
 /* Needs single pages that there are, a huge page that there is not, and then more than there is. */
@@ -85,21 +71,10 @@ static u64 is_killed(struct actor *actor)
 	return now_ms() - start;
 }
 
-#define TRACING		"/sys/kernel/tracing/"
-
-static const char *traced(void)
-{
-	static char trace[256 * KIB];
-
-	ASSERT(read_text(TRACING "trace", trace, sizeof(trace)), "%m");
-	return trace;
-}
-
 /* With trace_event=llfree:llfree_zone. Those of boot memory are there before tracing is. */
 TEST(zones_are_traced_as_they_are_set_up)
 {
-	ASSERT(strstr(traced(), "llfree_zone: zone=partition0"), "%.500s", traced());
-	ASSERT(write_text(TRACING "events/llfree/llfree_wait/enable", "1"), "%m");
+	ASSERT(trace_has(0, "llfree_zone:", "zone=partition0 "), "it is not traced");
 }
 
 TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
@@ -108,6 +83,7 @@ TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 	const u64 waits = event_count("waits"), timeouts = event_count("wait_timeouts");
 	u64 took;
 
+	trace_events("llfree/llfree_wait", true);
 	host_die("partition0", 0, free_areas("partition0"));
 	/* A huge page is not worth a wait. */
 	actor_tell(&instance, "go on");
@@ -118,8 +94,8 @@ TEST(an_instance_waits_once_for_what_was_in_hand, .seconds = 120)
 	note("killed after %llu ms", took);
 	ASSERT_LE(took, WAITED_MS * slowness());
 	ASSERT_EQ(event_count("wait_timeouts"), timeouts + 1);
-	ASSERT(strstr(traced(), "llfree_wait: zone=partition0"), "%.500s", traced());
-	ASSERT(strstr(traced(), "end=timed_out"), "%.500s", traced());
+	ASSERT(trace_has(instance.pid, "llfree_wait: zone=partition0 ", "end=timed_out"),
+	       "it is not traced");
 	ASSERT(WAIT_FOR(partition_is(0, "free"), PROMPT_MS), "%s", partition_state(0));
 
 	/* The partition is the next one's, who does not wait for the same host. */

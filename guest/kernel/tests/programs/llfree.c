@@ -6,27 +6,28 @@
 #include "harness.h"
 #include "host.h"
 #include "instance.h"
+#include "llfree.h"
 #include "memory.h"
 #include "pages.h"
 #include "reporting.h"
 #include "squeezy.h"
 #include "system.h"
+#include "trace.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #define FILES "/sys/kernel/mm/llfree/"
 #define STATE FILES "state"
 
-static u64 zone_number(int partition, const char *name)
+static u64 number_of(int partition, const char *name)
 {
-	char path[128];
+	char zone[16];
 
-	snprintf(path, sizeof(path), FILES "zones/partition%d/%s", partition, name);
-	return read_number(path);
+	snprintf(zone, sizeof(zone), "partition%d", partition);
+	return zone_number(zone, name);
 }
 
 TEST(the_state_is_announced)
@@ -52,7 +53,7 @@ TEST(the_state_is_announced)
  */
 static u64 entirely_free(int partition)
 {
-	return zone_number(partition, "whole_bytes") + zone_number(partition, "evicted_bytes");
+	return number_of(partition, "whole_bytes") + number_of(partition, "evicted_bytes");
 }
 
 TEST(every_partition_is_a_zone)
@@ -60,15 +61,15 @@ TEST(every_partition_is_a_zone)
 	int i;
 
 	for (i = 0; i < partitions(); i++) {
-		ASSERT_EQ(zone_number(i, "start_address"), partition_start(i));
-		ASSERT(WAIT_FOR(zone_number(i, "free_bytes") == partition_managed(i), PROMPT_MS),
-		       "partition %d: %llu bytes free", i, zone_number(i, "free_bytes"));
+		ASSERT_EQ(number_of(i, "start_address"), partition_start(i));
+		ASSERT(WAIT_FOR(number_of(i, "free_bytes") == partition_managed(i), PROMPT_MS),
+		       "partition %d: %llu bytes free", i, number_of(i, "free_bytes"));
 		ASSERT(WAIT_FOR(partition_free(i) == partition_managed(i), PROMPT_MS),
 		       "partition %d: %llu bytes free elsewhere", i, partition_free(i));
 		ASSERT(WAIT_FOR(entirely_free(i) == partition_managed(i), PROMPT_MS),
 		       "partition %d: %llu bytes entirely free", i, entirely_free(i));
-		ASSERT(WAIT_FOR(!zone_number(i, "held_bytes"), PROMPT_MS),
-		       "partition %d: %llu bytes held", i, zone_number(i, "held_bytes"));
+		ASSERT(WAIT_FOR(!number_of(i, "held_bytes"), PROMPT_MS),
+		       "partition %d: %llu bytes held", i, number_of(i, "held_bytes"));
 	}
 }
 
@@ -78,7 +79,7 @@ TEST(what_an_instance_has_is_not_free)
 	const u64 managed = partition_managed(1);
 	u64 used;
 
-	ASSERT(WAIT_FOR((used = managed - zone_number(1, "free_bytes")) <= 32 * MIB, PROMPT_MS),
+	ASSERT(WAIT_FOR((used = managed - number_of(1, "free_bytes")) <= 32 * MIB, PROMPT_MS),
 	       "%llu bytes used", used);
 	ASSERT_GE(used, 16 * MIB);
 	ASSERT(WAIT_FOR(entirely_free(1) >= managed - 48 * MIB, PROMPT_MS),
@@ -121,7 +122,7 @@ TEST(what_the_host_has_taken_is_not_read_back)
 	u64 before;
 
 	require_host();
-	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 10000))
+	if (!WAIT_FOR(number_of(0, "evicted_bytes") == partition_managed(0), 10000))
 		skip("no host takes what is free");
 	before = host_resident();
 	ASSERT_EQ(read_kcore(kcore, partition_start(0), partition_start(0) + partition_managed(0)),
@@ -138,7 +139,7 @@ TEST(single_pages_that_the_host_has_taken_are_not_read_back, .seconds = 120)
 	u64 before, taken;
 
 	require_host();
-	if (!WAIT_FOR(zone_number(0, "evicted_bytes") == partition_managed(0), 10000))
+	if (!WAIT_FOR(number_of(0, "evicted_bytes") == partition_managed(0), 10000))
 		skip("no host takes what is free");
 	before = host_resident();
 	pieces = actor_start(0, "has_pieces", NULL);
@@ -170,21 +171,17 @@ ACTOR(wants_huge_pages)
 	hear();
 }
 
-#define EVENTS "/sys/kernel/tracing/"
-
 TEST(a_failed_allocation_is_traced)
 {
-	static char trace[64 * KIB];
 	struct actor actor;
 
-	ASSERT(write_text(EVENTS "events/llfree/llfree_alloc_failed/enable", "1"), "%m");
+	trace_events("llfree/llfree_alloc_failed", true);
 	actor = actor_start(2, "wants_huge_pages", NULL);
 	actor_hear(&actor);
 	actor_kill(&actor);
-	ASSERT(write_text(EVENTS "events/llfree/llfree_alloc_failed/enable", "0"), "%m");
-	ASSERT(read_text(EVENTS "trace", trace, sizeof(trace)), "%m");
-	ASSERT(strstr(trace, "llfree_alloc_failed: zone=partition2 order=9 type=huge"), "%.500s",
-	       trace);
+	trace_events("llfree/llfree_alloc_failed", false);
+	ASSERT(trace_has(actor.pid, "llfree_alloc_failed: zone=partition2 ", "order=9 type=huge"),
+	       "it is not traced");
 }
 
 TEST(partitions_do_not_have_to_be_reported)
