@@ -1,4 +1,4 @@
-//! A host that works on a guest's page allocator, and dies in the middle of it.
+//! A host that works on a guest's page allocator, and dies in the middle of it; and the one that comes next.
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use squeezy_llfree::{
@@ -26,9 +26,13 @@ struct Area {
     start: u64,
 }
 
+/// What a host has taken of each tree, and not given back.
+type Left = Vec<(TreeIndex, AreaSet)>;
+
 /// What it has left behind: areas that it keeps, with nothing of the host behind them.
 pub(crate) struct DeadHost {
     pieces: Vec<Piece>,
+    zone: ZoneDescription,
     kept: Vec<Area>,
 }
 
@@ -43,40 +47,75 @@ impl DeadHost {
         zone: &str,
         (kept, in_hand): (u32, u32),
     ) -> io::Result<Self> {
-        let mut dead = Self { pieces: pieces(vm, region)?, kept: Vec::new() };
-        let base = dead.pieces.iter().find(|piece| piece.guest.contains(&state.address));
-        let base = base.ok_or_else(|| io::Error::other("the state is nowhere"))?;
-        let mapping = Mapping::new(&base.file, state.address - base.guest.start, state.bytes)?;
-        let mapping = Arc::new(mapping);
-        let memory: Vec<_> = dead.pieces.iter().map(|piece| piece.guest.clone()).collect();
-        let announced = state.address..state.address + state.bytes;
-        let zones =
-            header::read(&mapping.header(), &announced, &memory).map_err(io::Error::other)?;
-        let description = zones.into_iter().find(|known| known.name == zone);
-        let description = description.ok_or_else(|| io::Error::other("there is no such zone"))?;
-
-        let (mut zone, left) = Zone::adopt(SharedMemory::new(mapping, description.layout));
+        let (mut dead, mut zone, left) = Self::adopt(vm, region, state, zone)?;
         let hand = zone.hand();
         for (tree, areas) in left {
-            dead.discard(&description, tree, areas)?;
+            dead.discard(tree, areas)?;
             hand.give(tree, areas);
         }
         hand.keep(0);
         drop(hand);
         let trees: Vec<_> = zone.trees().collect();
         let hand = zone.hand();
-        dead.kept = dead.take(&hand, &description, &trees, kept)?;
+        dead.kept = dead.take(&hand, &trees, kept)?;
         hand.keep(kept);
-        dead.take(&hand, &description, &trees, in_hand)?;
+        dead.take(&hand, &trees, in_hand)?;
         // It never gets to the end of this.
         std::mem::forget(hand);
         Ok(dead)
     }
 
+    /// What the next host does with what this one has left in a zone: it keeps so many areas and gives back the others.
+    /// Then it has nothing in hand. Errors are those of [`DeadHost::die`].
+    pub(crate) fn take_over(
+        vm: &Vm,
+        region: u64,
+        state: LlfreeState,
+        zone: &str,
+        kept: u32,
+    ) -> io::Result<()> {
+        let (host, mut zone, left) = Self::adopt(vm, region, state, zone)?;
+        let hand = zone.hand();
+        let mut missing = kept;
+        for (tree, areas) in left {
+            let ours = areas.lowest(missing);
+            missing -= ours.len();
+            host.discard(tree, areas)?;
+            hand.give(tree, areas.without(ours));
+        }
+        if missing > 0 {
+            return Err(io::Error::other(format!("{} areas are left", kept - missing)));
+        }
+        hand.keep(kept);
+        Ok(())
+    }
+
+    /// Begins where another one has left a zone: the guest takes everything for being in hand. Returns what that one
+    /// has left there, too.
+    fn adopt(
+        vm: &Vm,
+        region: u64,
+        state: LlfreeState,
+        zone: &str,
+    ) -> io::Result<(Self, Zone<SharedMemory>, Left)> {
+        let pieces = pieces(vm, region)?;
+        let base = pieces.iter().find(|piece| piece.guest.contains(&state.address));
+        let base = base.ok_or_else(|| io::Error::other("the state is nowhere"))?;
+        let mapping = Mapping::new(&base.file, state.address - base.guest.start, state.bytes)?;
+        let mapping = Arc::new(mapping);
+        let memory: Vec<_> = pieces.iter().map(|piece| piece.guest.clone()).collect();
+        let announced = state.address..state.address + state.bytes;
+        let zones =
+            header::read(&mapping.header(), &announced, &memory).map_err(io::Error::other)?;
+        let description = zones.into_iter().find(|known| known.name == zone);
+        let description = description.ok_or_else(|| io::Error::other("there is no such zone"))?;
+        let (zone, left) = Zone::adopt(SharedMemory::new(mapping, description.layout));
+        Ok((Self { pieces, zone: description, kept: Vec::new() }, zone, left))
+    }
+
     fn take(
         &self,
         hand: &InHand<'_, SharedMemory>,
-        zone: &ZoneDescription,
         trees: &[TreeIndex],
         count: u32,
     ) -> io::Result<Vec<Area>> {
@@ -84,7 +123,7 @@ impl DeadHost {
         for &tree in trees {
             let free = hand.free_areas(tree);
             let areas = hand.take(tree, free.of(free.areas.lowest(count - taken.len() as u32)));
-            taken.extend(self.discard(zone, tree, areas)?);
+            taken.extend(self.discard(tree, areas)?);
         }
         if taken.len() < count as usize {
             return Err(io::Error::other(format!("{} areas are free", taken.len())));
@@ -93,14 +132,10 @@ impl DeadHost {
     }
 
     /// Discards areas of a tree; returns where they are.
-    fn discard(
-        &self,
-        zone: &ZoneDescription,
-        tree: TreeIndex,
-        areas: AreaSet,
-    ) -> io::Result<Vec<Area>> {
+    fn discard(&self, tree: TreeIndex, areas: AreaSet) -> io::Result<Vec<Area>> {
         let number = |area: u32| u64::from(tree.0 * TREE_AREAS + area);
-        let addresses = areas.numbers().map(|area| zone.memory.start + number(area) * AREA_BYTES);
+        let first = self.zone.memory.start;
+        let addresses = areas.numbers().map(|area| first + number(area) * AREA_BYTES);
         let places = addresses.map(|address| {
             let piece = self.pieces.iter().position(|piece| piece.guest.contains(&address));
             let piece = piece.ok_or_else(|| io::Error::other("a free area is no memory"))?;

@@ -158,6 +158,13 @@ impl Host {
                 self.dead = Some(DeadHost::die(&self.vm, region, state, zone, areas)?);
                 Ok(0)
             }
+            ["take-over", address, bytes, zone, kept] => {
+                let state = state(address, bytes)?;
+                let kept = kept.parse().map_err(io::Error::other)?;
+                let region = self.monitor.region().await?;
+                self.dead = None;
+                DeadHost::take_over(&self.vm, region, state, zone, kept).map(|()| 0)
+            }
             ["kept-used"] => match &self.dead {
                 Some(dead) => Ok(dead.used_areas()),
                 None => Err(io::Error::other("nobody has died")),

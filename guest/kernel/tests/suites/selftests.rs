@@ -151,7 +151,7 @@ fn full_partitions_while_the_host_takes_all() {
 }
 
 fn dead_host(name: &str, kernel: Kernel) -> Suite {
-    Suite::new(name, kernel, usual(), &[PLUGS, "dead_host"])
+    Suite::new(name, kernel, usual(), &[PLUGS, "given_back", "dead_host"])
         .host_may_take(Llfree::All)
         .parameters(&["trace_event=llfree:llfree_zone"])
 }

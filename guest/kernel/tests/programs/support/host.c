@@ -170,6 +170,14 @@ void host_die(const char *zone, unsigned int kept, unsigned int in_hand)
 	ask("die %llu %llu %s %u %u\n", address, bytes, zone, kept, in_hand);
 }
 
+void host_take_over(const char *zone, unsigned int kept)
+{
+	u64 address, bytes;
+
+	find_state(&address, &bytes);
+	ask("take-over %llu %llu %s %u\n", address, bytes, zone, kept);
+}
+
 u64 host_kept_used(void)
 {
 	return ask("kept-used\n");

@@ -38,7 +38,12 @@ void host_rest(bool rests);
  * hand. Before, it gives back what another one has left there.
  */
 void host_die(const char *zone, unsigned int kept, unsigned int in_hand);
-/* How many of the areas that it keeps have memory of the host's behind them. */
+/*
+ * Has the next host come: of what the one that died has left of the zone, it keeps so many areas,
+ * and gives back the others. Then it has nothing in hand.
+ */
+void host_take_over(const char *zone, unsigned int kept);
+/* How many of the areas that the dead one keeps have memory of the host's behind them. */
 u64 host_kept_used(void);
 /* Tells the host that the guest has started; how often it has until now. */
 u64 host_boot(void);

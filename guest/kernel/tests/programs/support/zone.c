@@ -33,7 +33,9 @@ bool read_zone(const char *name, struct zone *zone)
 		}
 		if (sscanf(line, " %63s %llu", word, &value) != 2)
 			continue;
-		if (!strcmp(word, "high"))
+		if (!strcmp(word, "min"))
+			zone->min = value;
+		else if (!strcmp(word, "high"))
 			zone->high = value;
 		else if (!strcmp(word, "boost"))
 			zone->boost = value;

@@ -7,7 +7,7 @@
 
 /* The zone's lists of processors have one line each. */
 struct zone {
-	u64 high, boost, spanned, start_pfn;
+	u64 min, high, boost, spanned, start_pfn;
 	u64 protection;		/* the largest */
 	u64 on_lists;		/* pages on lists of processors */
 };
