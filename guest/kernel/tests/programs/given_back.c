@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * With llfree=all, a host that has free memory in hand, and gives it back while somebody waits for
- * it: who does goes on with that, and nobody is killed.
+ * it: who does goes on with that, and nobody is killed, nor is cache reclaimed. The image has a
+ * large file, "data".
  *
  * A wait ends after a second by itself. Where all that a test looks at may have taken nearly as
  * long, it says nothing about the host, and is done again.
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "calls.h"
 #include "harness.h"
 #include "host.h"
 #include "llfree.h"
 #include "memory.h"
+#include "pages.h"
 #include "system.h"
 #include "trace.h"
 #include "zone.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* How soon after a wait has begun all is over, if it has not ended by itself. */
 #define IN_TIME_MS	500
@@ -197,4 +203,51 @@ static bool waits_again(void)
 TEST(who_finds_the_host_at_work_again_waits_again, .seconds = 300)
 {
 	do_in_time(waits_again);
+}
+
+#define DATA	IMAGE "data"
+
+/* Reads a page after the other, and nothing ahead: for that, nobody waits. */
+ACTOR(reads_until_told)
+{
+	const int fd = OK(open(DATA, O_RDONLY));
+	struct places seen;
+	struct stat st;
+	char *memory;
+	long at;
+
+	OK(fstat(fd, &st));
+	memory = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	ASSERT(memory != MAP_FAILED, "mmap: %m");
+	OK(madvise(memory, st.st_size, MADV_RANDOM));
+	tell("ready");
+	hear();
+	for (at = 0; at < st.st_size && !is_told(); at += PAGE)
+		*(volatile char *)(memory + at);
+	count_places(memory, at, &seen);
+	tell(seen.ordinary ? "fell back" : "went on");
+}
+
+static bool reader_goes_on(void)
+{
+	struct waiter waiter;
+	struct actor reader;
+	int reclaims;
+	bool in_time;
+
+	drop_caches();
+	reader = actor_start(ANY, "reads_until_told", NULL);
+	reclaims = count_calls(reader.pid, "try_to_free_pages");
+	waiter = start_waiter(reader, "shared", ALL);
+	host_take_over("shared", 0);
+	in_time = has_gone_on(&waiter, "llfree_wait: zone=shared ");
+	ASSERT(!in_time || !counted_calls(reclaims), "it has reclaimed memory");
+	close(reclaims);
+	return in_time;
+}
+
+TEST(no_cache_is_reclaimed_for_a_file_while_the_host_has_free_memory, .seconds = 300)
+{
+	require_image_file("data");
+	do_in_time(reader_goes_on);
 }

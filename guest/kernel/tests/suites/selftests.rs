@@ -154,6 +154,7 @@ fn dead_host(name: &str, kernel: Kernel) -> Suite {
     Suite::new(name, kernel, usual(), &[PLUGS, "given_back", "dead_host"])
         .host_may_take(Llfree::All)
         .parameters(&["trace_event=llfree:llfree_zone"])
+        .data()
 }
 
 #[test]
