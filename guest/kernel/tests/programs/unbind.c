@@ -10,24 +10,25 @@
 #include "system.h"
 
 #include <dirent.h>
-#include <string.h>
+#include <limits.h>
 
 #define DRIVER "/sys/bus/virtio/drivers/virtio_mem"
 
+/* The first one is the one with the partitions. */
 static void find_device(char *name, size_t size)
 {
 	DIR *driver = opendir(DRIVER);
+	unsigned int number, first = UINT_MAX;
 	struct dirent *entry;
 
 	ASSERT(driver, DRIVER ": %m");
-	while ((entry = readdir(driver))) {
-		if (strncmp(entry->d_name, "virtio", 6))
-			continue;
-		snprintf(name, size, "%s", entry->d_name);
-		closedir(driver);
-		return;
-	}
-	skip("no virtio-mem device");
+	while ((entry = readdir(driver)))
+		if (sscanf(entry->d_name, "virtio%u", &number) == 1 && number < first)
+			first = number;
+	closedir(driver);
+	if (first == UINT_MAX)
+		skip("no virtio-mem device");
+	snprintf(name, size, "virtio%u", first);
 }
 
 TEST(an_instance_survives_the_driver)
