@@ -24,7 +24,7 @@
 
 static u64 number_of(int partition, const char *name)
 {
-	char zone[16];
+	char zone[24];
 
 	snprintf(zone, sizeof(zone), "partition%d", partition);
 	return zone_number(zone, name);
