@@ -4,8 +4,8 @@
  * it: who does goes on with that, and nobody is killed, nor is cache reclaimed. The image has a
  * large file, "data".
  *
- * A wait ends after a second by itself. Where all that a test looks at may have taken nearly as
- * long, it says nothing about the host, and is done again.
+ * A wait ends after a second by itself. Where the host came too late, or before there was a wait,
+ * nothing is said about what is tested here, and it is done again.
  */
 #define _GNU_SOURCE
 #include "actor.h"
@@ -20,119 +20,90 @@
 #include "zone.h"
 
 #include <fcntl.h>
-#include <limits.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How soon after a wait has begun all is over, if it has not ended by itself. */
-#define IN_TIME_MS	500
 #define TRIES		10
 /* How long it may take until there is nothing left to take. */
 #define FILL_MS		60000
-
-/* What the host takes of a zone, in areas: all that are free, or of ordinary memory so many. */
-#define ALL		UINT_MAX
+/* What the host takes of ordinary memory, in areas: in hand, and to keep, so that it can be asked. */
 #define TAKEN		80
+#define KEPT		1
 
-/* In an actor: whether somebody has said something. */
-static bool is_told(void)
+ACTOR(takes_until_somebody_waits)
 {
-	struct pollfd from = { .fd = ACTOR_FD, .events = POLLIN };
+	u64 waits;
 
-	return poll(&from, 1, 0);
-}
-
-ACTOR(takes_until_told)
-{
 	tell("ready");
 	hear();
-	while (!is_told())
+	waits = event_count("waits");
+	while (event_count("waits") == waits)
 		fill(map_anon(64 * KIB), 64 * KIB, 1);
 	tell("went on");
 }
-
-/* Somebody who waits for the host. */
-struct waiter {
-	struct actor actor;
-	u64 kills;	/* before */
-	u64 since;	/* when it did not wait yet, in ms */
-};
 
 static u64 kills(void)
 {
 	return read_field("/proc/vmstat", "oom_kill");
 }
 
-/* The last time, in ms, at which there had been no more than @waits. */
-static u64 await_wait(u64 waits)
-{
-	u64 before = 0, look = now_ms();
-
-	ASSERT(WAIT_FOR((before = look, look = now_ms(), event_count("waits") > waits), FILL_MS),
-	       "nobody waits for the host");
-	return before;
-}
-
 /*
- * Has the host take areas of a zone in hand, and an actor use up the rest until it waits. It needs
- * no more than the page that it waits for. From then on there may be no memory: the caller does
- * what it has done before, which takes next to none, and Linux keeps some for its own that is not
- * for pages that can be moved.
+ * When an actor has said something or is dead: false if it has not waited as told, or for longer
+ * than one does, which is the host's fault.
  */
-static struct waiter start_waiter(struct actor actor, const char *zone, unsigned int in_hand)
-{
-	struct waiter waiter = { .actor = actor, .kills = kills() };
-	u64 waits;
-
-	actor_hear(&waiter.actor);
-	trace_events("llfree/llfree_wait", true);
-	trace_events("llfree/llfree_interfered", true);
-	host_die(zone, 0, in_hand == ALL ? free_areas(zone) : in_hand);
-	waits = event_count("waits");
-	actor_tell(&waiter.actor, "go on");
-	waiter.since = await_wait(waits);
-	actor_tell(&waiter.actor, "stop");
-	return waiter;
-}
-
-/* Once the host has given back: false if it may have been too late. */
-static bool has_gone_on(struct waiter *waiter, const char *wait)
+static bool has_gone_on(struct actor *actor, const char *wait, u64 kills_before)
 {
 	char said[16] = "";
 	bool in_time;
 
 	/* Nothing, if it has been killed. */
-	recv(waiter->actor.fd, said, sizeof(said) - 1, 0);
-	in_time = now_ms() - waiter->since < IN_TIME_MS;
-	actor_kill(&waiter->actor);
+	recv(actor->fd, said, sizeof(said) - 1, 0);
+	in_time = trace_has(actor->pid, wait, "end=") &&
+		  !trace_has(actor->pid, "llfree_wait: ", "end=timed_out");
+	actor_kill(actor);
 	if (!in_time)
 		return false;
 	ASSERT(!strcmp(said, "went on"), "what was given back did not serve: '%s'", said);
-	ASSERT_EQ(kills(), waiter->kills);
-	ASSERT(trace_has(waiter->actor.pid, wait, "end=given_back"), "no %s", wait);
+	ASSERT_EQ(kills(), kills_before);
+	ASSERT(trace_has(actor->pid, wait, "end=given_back"), "no %s", wait);
 	return true;
 }
 
 /* Does this until the host has been in time. */
 static void do_in_time(bool (*test)(void))
 {
-	unsigned int tries = 0;
+	unsigned int tries = 1;
 
 	require_host();
+	trace_events("llfree/llfree_wait", true);
+	trace_events("llfree/llfree_interfered", true);
 	while (!test())
-		ASSERT(++tries < TRIES, "the host has never been in time");
+		ASSERT(++tries <= TRIES, "the host has never been in time");
+	note("the host was in time at try %u", tries);
+}
+
+/* Has the host take all of a zone in hand, and give it back as soon as the actor waits for it. */
+static bool goes_on_with_all_of(const char *zone, struct actor *actor, const char *wait)
+{
+	const u64 killed = kills();
+	u64 waits;
+
+	actor_hear(actor);
+	host_die(zone, 0, free_areas(zone));
+	waits = event_count("waits");
+	actor_tell(actor, "go on");
+	ASSERT(WAIT_FOR(event_count("waits") > waits, FILL_MS), "nobody waits for the host");
+	host_take_over(zone, 0);
+	return has_gone_on(actor, wait, killed);
 }
 
 static bool instance_goes_on(void)
 {
-	struct actor instance = actor_start(0, "takes_until_told", NULL);
-	struct waiter waiter = start_waiter(instance, "partition0", ALL);
+	struct actor instance = actor_start(0, "takes_until_somebody_waits", NULL);
 
-	host_take_over("partition0", 0);
-	return has_gone_on(&waiter, "llfree_wait: zone=partition0 ");
+	return goes_on_with_all_of("partition0", &instance, "llfree_wait: zone=partition0 ");
 }
 
 TEST(an_instance_goes_on_with_what_is_given_back, .seconds = 300)
@@ -155,48 +126,46 @@ static unsigned int areas_that_spare_no_kill(void)
 	return areas;
 }
 
-static bool ordinary_memory_goes_on(void)
+/*
+ * The host gives back so much while an actor waits, and is at work on another zone meanwhile, if
+ * there is a @disturbed one. It does so by itself: nothing can be done here without memory.
+ */
+static bool ordinary_memory_goes_on(const char *disturbed, const char *wait)
 {
 	const unsigned int given = areas_that_spare_no_kill();
-	struct actor hog = actor_start(NOBODY, "takes_until_told", NULL);
-	struct waiter waiter = start_waiter(hog, "DMA32", TAKEN);
+	struct actor hog = actor_start(NOBODY, "takes_until_somebody_waits", NULL);
+	const u64 killed = kills();
 	bool in_time;
 
-	host_take_over("DMA32", TAKEN - given);
-	in_time = has_gone_on(&waiter, "llfree_wait: zone=DMA32 ");
+	actor_hear(&hog);
+	host_die("DMA32", KEPT, TAKEN);
+	host_relieve("DMA32", KEPT + TAKEN, KEPT + TAKEN - given, disturbed);
+	actor_tell(&hog, "go on");
+	in_time = has_gone_on(&hog, wait, killed);
+	host_relieved();
+	ASSERT(!in_time || !disturbed ||
+	       trace_has(hog.pid, "llfree_interfered: ", " -> "), "no interference is traced");
 	host_take_over("DMA32", 0);
 	return in_time;
 }
 
-TEST(ordinary_memory_goes_on_with_what_is_given_back, .seconds = 300)
+static bool waits_once(void)
 {
-	do_in_time(ordinary_memory_goes_on);
+	return ordinary_memory_goes_on(NULL, "llfree_wait: zone=DMA32 ");
 }
 
+TEST(ordinary_memory_goes_on_with_what_is_given_back, .seconds = 300)
+{
+	do_in_time(waits_once);
+}
+
+/* The wait for ordinary memory, which is the last one, brings nothing. */
 static bool waits_again(void)
 {
-	const unsigned int given = areas_that_spare_no_kill();
 	const u64 interferences = event_count("interferences");
-	struct actor hog = actor_start(NOBODY, "takes_until_told", NULL);
-	struct waiter waiter = start_waiter(hog, "DMA32", TAKEN);
-	bool in_time;
-	u64 again;
+	const bool in_time = ordinary_memory_goes_on("shared", "llfree_wait: zone=shared ");
 
-	/* Its turn in the wait is over: ordinary memory comes last. */
-	host_die("shared", 0, 0);
-	again = now_ms();
-	/* This ends the wait, and brings nothing. */
-	host_take_over("DMA32", TAKEN);
-	ASSERT(WAIT_FOR(event_count("interferences") > interferences || !actor_alive(&hog),
-			PROMPT_MS), "the wait does not end");
-	if (event_count("interferences") > interferences)
-		waiter.since = again;
-	host_take_over("DMA32", TAKEN - given);
-	host_take_over("shared", 0);
-	in_time = has_gone_on(&waiter, "llfree_wait: zone=shared ");
-	ASSERT(!in_time || trace_has(hog.pid, "llfree_interfered: zone=shared ", " -> "),
-	       "no interference is traced");
-	host_take_over("DMA32", 0);
+	ASSERT(!in_time || event_count("interferences") > interferences, "none is counted");
 	return in_time;
 }
 
@@ -208,12 +177,13 @@ TEST(who_finds_the_host_at_work_again_waits_again, .seconds = 300)
 #define DATA	IMAGE "data"
 
 /* Reads a page after the other, and nothing ahead: for that, nobody waits. */
-ACTOR(reads_until_told)
+ACTOR(reads_until_somebody_waits)
 {
 	const int fd = OK(open(DATA, O_RDONLY));
 	struct places seen;
 	struct stat st;
 	char *memory;
+	u64 waits;
 	long at;
 
 	OK(fstat(fd, &st));
@@ -222,7 +192,8 @@ ACTOR(reads_until_told)
 	OK(madvise(memory, st.st_size, MADV_RANDOM));
 	tell("ready");
 	hear();
-	for (at = 0; at < st.st_size && !is_told(); at += PAGE)
+	waits = event_count("waits");
+	for (at = 0; at < st.st_size && event_count("waits") == waits; at += PAGE)
 		*(volatile char *)(memory + at);
 	count_places(memory, at, &seen);
 	tell(seen.ordinary ? "fell back" : "went on");
@@ -230,17 +201,14 @@ ACTOR(reads_until_told)
 
 static bool reader_goes_on(void)
 {
-	struct waiter waiter;
 	struct actor reader;
 	int reclaims;
 	bool in_time;
 
 	drop_caches();
-	reader = actor_start(ANY, "reads_until_told", NULL);
+	reader = actor_start(ANY, "reads_until_somebody_waits", NULL);
 	reclaims = count_calls(reader.pid, "try_to_free_pages");
-	waiter = start_waiter(reader, "shared", ALL);
-	host_take_over("shared", 0);
-	in_time = has_gone_on(&waiter, "llfree_wait: zone=shared ");
+	in_time = goes_on_with_all_of("shared", &reader, "llfree_wait: zone=shared ");
 	ASSERT(!in_time || !counted_calls(reclaims), "it has reclaimed memory");
 	close(reclaims);
 	return in_time;

@@ -2,7 +2,7 @@
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use squeezy_llfree::{
-    AREA_BYTES, AreaSet, InHand, Mapping, SharedMemory, TREE_AREAS, TreeIndex, Zone,
+    AREA_BYTES, AreaSet, InHand, Mapping, Memory, SharedMemory, TREE_AREAS, TreeIndex, Zone,
     header::{self, ZoneDescription},
 };
 use squeezy_protocol::LlfreeState;
@@ -12,6 +12,8 @@ use std::{
     io,
     ops::Range,
     sync::Arc,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 /// Memory of a guest, as whoever has its file sees it.
@@ -98,6 +100,18 @@ impl DeadHost {
         state: LlfreeState,
         zone: &str,
     ) -> io::Result<(Self, Zone<SharedMemory>, Left)> {
+        let (pieces, description, memory) = Self::find(vm, region, state, zone)?;
+        let (zone, left) = Zone::adopt(memory);
+        Ok((Self { pieces, zone: description, kept: Vec::new() }, zone, left))
+    }
+
+    /// Looks for a zone, without a change to it.
+    fn find(
+        vm: &Vm,
+        region: u64,
+        state: LlfreeState,
+        zone: &str,
+    ) -> io::Result<(Vec<Piece>, ZoneDescription, SharedMemory)> {
         let pieces = pieces(vm, region)?;
         let base = pieces.iter().find(|piece| piece.guest.contains(&state.address));
         let base = base.ok_or_else(|| io::Error::other("the state is nowhere"))?;
@@ -109,8 +123,8 @@ impl DeadHost {
             header::read(&mapping.header(), &announced, &memory).map_err(io::Error::other)?;
         let description = zones.into_iter().find(|known| known.name == zone);
         let description = description.ok_or_else(|| io::Error::other("there is no such zone"))?;
-        let (zone, left) = Zone::adopt(SharedMemory::new(mapping, description.layout));
-        Ok((Self { pieces, zone: description, kept: Vec::new() }, zone, left))
+        let zone = SharedMemory::new(mapping, description.layout);
+        Ok((pieces, description, zone))
     }
 
     fn take(
@@ -155,6 +169,64 @@ impl DeadHost {
             data.is_ok_and(|data| data < area.start + AREA_BYTES)
         };
         self.kept.iter().filter(is_used).count() as u64
+    }
+}
+
+/// How long after the guest has asked for what is kept it waits for what is in hand: from a quarter of a second on until
+/// one and a quarter, and begins to wait again during the first second.
+const RELIEF_DELAY: Duration = Duration::from_millis(600);
+/// How long it finds the host at work on the other zone.
+const DISTURBANCE: Duration = Duration::from_millis(400);
+/// How long it may take until it asks.
+const ASKED_LIMIT: Duration = Duration::from_secs(100);
+const ASKED_PAUSE: Duration = Duration::from_millis(5);
+
+/// What the next host does by itself when the guest is short of a zone's memory.
+pub(crate) struct Relief {
+    pub(crate) region: u64,
+    pub(crate) state: LlfreeState,
+    pub(crate) zone: String,
+    /// How many areas the dead host has left of it.
+    pub(crate) left: u32,
+    /// How many of them are not given back.
+    pub(crate) kept: u32,
+    /// A zone of which the host has something in hand between the end of the first wait and the relief.
+    pub(crate) disturbed: Option<String>,
+}
+
+/// How often a guest has asked for what is kept of a zone.
+pub(crate) struct Asked {
+    zone: SharedMemory,
+    before: u32,
+}
+
+impl Relief {
+    /// How often the guest has asked until now. Errors are those of [`DeadHost::die`].
+    pub(crate) fn asked(&self, vm: &Vm) -> io::Result<Asked> {
+        let (_, _, zone) = DeadHost::find(vm, self.region, self.state, &self.zone)?;
+        Ok(Asked { before: zone.starved(), zone })
+    }
+
+    /// Waits until the guest asks once more, and does it. Errors are those of [`DeadHost::die`], and a guest that does
+    /// not ask.
+    pub(crate) fn give(&self, vm: &Vm, asked: &Asked) -> io::Result<()> {
+        let start = Instant::now();
+        while asked.zone.starved() == asked.before {
+            if start.elapsed() > ASKED_LIMIT {
+                return Err(io::Error::other("the guest does not ask"));
+            }
+            sleep(ASKED_PAUSE);
+        }
+        sleep(RELIEF_DELAY);
+        let take_over =
+            |zone: &str, kept| DeadHost::take_over(vm, self.region, self.state, zone, kept);
+        if let Some(disturbed) = &self.disturbed {
+            drop(DeadHost::die(vm, self.region, self.state, disturbed, (0, 0))?);
+            take_over(&self.zone, self.left)?;
+            sleep(DISTURBANCE);
+        }
+        take_over(&self.zone, self.kept)?;
+        self.disturbed.iter().try_for_each(|disturbed| take_over(disturbed, 0))
     }
 }
 

@@ -1,7 +1,10 @@
 //! The host's side of the port over which a selftest has its VM resized (`host.h` in
 //! `guest/kernel/tests/programs/support`): a line in, `ok NUMBER` or `error MESSAGE` out.
 
-use crate::{Monitor, dead_host::DeadHost};
+use crate::{
+    Monitor,
+    dead_host::{DeadHost, Relief},
+};
 use serde_json::json;
 use squeezy_protocol::LlfreeState;
 use squeezy_vmm::{Grain, Vm};
@@ -18,7 +21,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
     net::{UnixListener, UnixStream},
     sync::{Mutex, OwnedMutexGuard},
-    task::JoinHandle,
+    task::{JoinHandle, spawn_blocking},
 };
 
 /// The device that selftests resize.
@@ -46,6 +49,8 @@ pub(crate) struct Host {
     pub(crate) rest: Option<OwnedMutexGuard<()>>,
     /// Who has died while it worked on the guest's allocator.
     pub(crate) dead: Option<DeadHost>,
+    /// Who comes next, by itself.
+    pub(crate) relieving: Option<JoinHandle<io::Result<()>>>,
 }
 
 /// What came of taking free memory.
@@ -165,6 +170,22 @@ impl Host {
                 self.dead = None;
                 DeadHost::take_over(&self.vm, region, state, zone, kept).map(|()| 0)
             }
+            ["relieve", address, bytes, zone, left, kept, disturbed] => {
+                let state = state(address, bytes)?;
+                let number = |text: &str| text.parse().map_err(io::Error::other);
+                let (left, kept) = (number(left)?, number(kept)?);
+                let disturbed = (disturbed != "nobody").then(|| disturbed.to_owned());
+                let region = self.monitor.region().await?;
+                let relief = Relief { region, state, zone: zone.to_owned(), left, kept, disturbed };
+                let asked = relief.asked(&self.vm)?;
+                let vm = self.vm.clone();
+                self.relieving = Some(spawn_blocking(move || relief.give(&vm, &asked)));
+                Ok(0)
+            }
+            ["relieved"] => match self.relieving.take() {
+                Some(relieving) => relieving.await?.map(|()| 0),
+                None => Err(io::Error::other("nobody is to be relieved")),
+            },
             ["kept-used"] => match &self.dead {
                 Some(dead) => Ok(dead.used_areas()),
                 None => Err(io::Error::other("nobody has died")),

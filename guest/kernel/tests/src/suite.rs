@@ -321,6 +321,7 @@ impl Suite {
             taken: taken.clone(),
             rest: None,
             dead: None,
+            relieving: None,
         };
         let serving = tokio::spawn(host.serve(port));
         let mut lines = Tap::default();

@@ -178,6 +178,20 @@ void host_take_over(const char *zone, unsigned int kept)
 	ask("take-over %llu %llu %s %u\n", address, bytes, zone, kept);
 }
 
+void host_relieve(const char *zone, unsigned int left, unsigned int kept, const char *disturbed)
+{
+	u64 address, bytes;
+
+	find_state(&address, &bytes);
+	ask("relieve %llu %llu %s %u %u %s\n", address, bytes, zone, left, kept,
+	    disturbed ? disturbed : "nobody");
+}
+
+void host_relieved(void)
+{
+	ask("relieved\n");
+}
+
 u64 host_kept_used(void)
 {
 	return ask("kept-used\n");

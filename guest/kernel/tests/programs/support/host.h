@@ -43,6 +43,14 @@ void host_die(const char *zone, unsigned int kept, unsigned int in_hand);
  * and gives back the others. Then it has nothing in hand.
  */
 void host_take_over(const char *zone, unsigned int kept);
+/*
+ * Has the next host come by itself, when somebody who has asked for what is kept of the zone waits
+ * for what is in hand: see host_take_over(). If there is a @disturbed zone it keeps @left, which is
+ * all that there is, and has something of that zone in hand, for 0.4 s first.
+ */
+void host_relieve(const char *zone, unsigned int left, unsigned int kept, const char *disturbed);
+/* Waits until it has done so. */
+void host_relieved(void);
 /* How many of the areas that the dead one keeps have memory of the host's behind them. */
 u64 host_kept_used(void);
 /* Tells the host that the guest has started; how often it has until now. */
