@@ -62,6 +62,9 @@ impl AreaSet {
     /// The lowest so many of them.
     #[must_use]
     pub fn lowest(self, count: u32) -> Self {
+        if self.len() <= count {
+            return self;
+        }
         self.numbers().take(count as usize).fold(Self::EMPTY, Self::with)
     }
 
@@ -88,6 +91,7 @@ mod tests {
         assert_eq!(AreaSet::first(8).runs().next(), Some(0..8));
         assert_eq!(AreaSet::EMPTY.runs().next(), None);
         assert_eq!(set.lowest(2), AreaSet::EMPTY.with(2).with(5));
+        assert_eq!((set.lowest(3), set.lowest(9), set.lowest(0)), (set, set, AreaSet::EMPTY));
         assert_eq!(set.without(AreaSet::EMPTY.with(5)).len(), 2);
         assert_eq!(AreaSet::first(3), AreaSet(0b111));
         assert_eq!(AreaSet::first(8).len(), 8);
