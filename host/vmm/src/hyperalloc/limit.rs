@@ -23,7 +23,7 @@ const EVICTED_BATCH_AREAS: u32 = 4096;
 pub(super) struct Kept {
     /// The areas of each tree.
     trees: Vec<AreaSet>,
-    /// How many there are, for those who do not wait for the zone.
+    /// How many there are, for those who do not wait for the zone. Only who has the zone changes it.
     count: Arc<AtomicU32>,
 }
 
@@ -68,13 +68,14 @@ impl Kept {
         let kept = &mut self.trees[tree.0 as usize];
         let more = areas.without(*kept);
         *kept = kept.with_all(more);
-        self.count.fetch_add(more.len(), Relaxed);
+        self.count.store(self.count() + more.len(), Relaxed);
     }
 
     pub(super) fn remove(&mut self, tree: TreeIndex, areas: AreaSet) {
         let kept = &mut self.trees[tree.0 as usize];
-        self.count.fetch_sub(areas.intersection(*kept).len(), Relaxed);
-        *kept = kept.without(areas);
+        let less = areas.intersection(*kept);
+        *kept = kept.without(less);
+        self.count.store(self.count() - less.len(), Relaxed);
     }
 }
 
@@ -94,7 +95,8 @@ impl ReclaimZone {
             let part = |free: &Free| if only_evicted { free.evicted } else { free.backed() };
             let trees = free.iter().map(|(tree, free)| (*tree, free.of(part(free))));
             let mut trees = trees.filter(|(_, free)| !free.areas.is_empty()).peekable();
-            loop {
+            // Asked while there is nothing to take, the guest's answer for a small batch would hold for a large one.
+            while left > 0 && trees.peek().is_some() {
                 // Nothing is discarded of what is evicted, so the guest does not miss it for long.
                 let most = if only_evicted { EVICTED_BATCH_AREAS } else { self.pace.areas() };
                 let batch = spare.next(&mut trees, most.min(left), || self.zone.spare_areas());
@@ -102,7 +104,7 @@ impl ReclaimZone {
                     break;
                 }
                 left -= batch.iter().map(|(_, free)| free.areas.len()).sum::<u32>();
-                sum += self.keep(&batch)?;
+                sum += self.keep(&batch, only_evicted)?;
                 if self.is_asked() {
                     return Ok(sum);
                 }
@@ -111,35 +113,31 @@ impl ReclaimZone {
         Ok(sum)
     }
 
-    fn keep(&mut self, wanted: &[(TreeIndex, Free)]) -> io::Result<Discarded> {
+    /// Keeps areas of which all are evicted, or none is.
+    fn keep(&mut self, wanted: &[(TreeIndex, Free)], are_evicted: bool) -> io::Result<Discarded> {
         let hand = self.zone.hand();
-        let (mut backed, mut evicted) = (Vec::new(), Vec::new());
+        let mut taken = Vec::with_capacity(wanted.len());
         for &(tree, free) in wanted {
-            let taken = hand.take(tree, free);
-            self.kept.add(tree, taken);
-            let taken = free.of(taken);
-            backed.push((tree, taken.backed()));
-            evicted.push((tree, taken.evicted));
+            let areas = hand.take(tree, free);
+            self.kept.add(tree, areas);
+            taken.push((tree, areas));
         }
         // The guest must not count on them while the discard is under way.
         hand.keep(self.kept.count());
-        let discarded = self.memory.discard(&backed);
-        drop(hand);
-        // That there is nothing behind these is the guest's word. What is found later, it has used.
-        let strays_discarded = self.memory.discard_strays(&evicted);
-        let mut result = Ok(Discarded::default());
-        let discarded = discarded.map(|discarded| {
-            self.pace.learn(discarded);
-            result = Ok(discarded);
-        });
-        let strays_discarded = strays_discarded.map(drop);
-        for (areas, discarded) in [(backed, discarded), (evicted, strays_discarded)] {
-            if let Err(error) = discarded {
-                self.give_up(&areas);
-                result = result.and(Err(error));
-            }
+        let discarded = if are_evicted {
+            drop(hand);
+            // That there is nothing behind these is the guest's word. What is found later, it has used.
+            self.memory.discard_strays(&taken).map(|_| Discarded::default())
+        } else {
+            let discarded = self.memory.discard(&taken);
+            drop(hand);
+            discarded
+        };
+        match discarded {
+            Ok(discarded) => self.pace.learn(discarded),
+            Err(_) => self.give_up(&taken),
         }
-        result
+        discarded
     }
 
     /// Gives areas back that are kept and that the host could not discard.

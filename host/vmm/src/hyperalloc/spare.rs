@@ -34,7 +34,9 @@ impl Spare {
     ) -> Vec<(TreeIndex, Free)> {
         let most = self.room(most, ask);
         let mut left = most;
-        let mut next = Vec::new();
+        // Each tree has an area at least.
+        let most_trees = trees.size_hint().1.unwrap_or(0).min(most as usize);
+        let mut next = Vec::with_capacity(most_trees);
         while left > 0 {
             // Only the first one is taken in part, and the rest of it left out.
             let fits = |(_, free): &(_, Free)| left == most || free.areas.len() <= left;

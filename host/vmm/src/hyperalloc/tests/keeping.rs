@@ -3,9 +3,9 @@
 use super::{GIB, Guest, MIB, USABLE_BYTES, ZONE_AREAS};
 use crate::{
     host_memory::{FilePart, MemoryPiece},
-    hyperalloc::{Grain, LockedZone},
+    hyperalloc::{Grain, LockedZone, zone_memory::Discarded},
 };
-use squeezy_llfree::{AreaSet, TreeIndex};
+use squeezy_llfree::{AREA_BYTES, AreaSet, TreeIndex};
 use std::{
     os::unix::fs::FileExt,
     sync::{
@@ -13,6 +13,7 @@ use std::{
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 /// Entries of areas; `docs/abi.md` has them.
@@ -250,6 +251,23 @@ fn what_only_the_guest_says_to_be_evicted_is_discarded_too() {
     reclaimer.hold(USABLE_BYTES).unwrap();
     assert_eq!((reclaimer.held_bytes(), guest.usable_resident()), (USABLE_BYTES, 0));
     assert_eq!(reclaimer.enforce().unwrap().pieces, 0);
+}
+
+/// The host has to discard the rest a little at a time, and of these nothing.
+#[test]
+fn what_has_nothing_behind_it_is_taken_at_once_however_slow_the_host_is() {
+    let guest = Guest::new();
+    guest.boot();
+    (0..ZONE_AREAS).for_each(|area| guest.set_area(guest.layouts[1].area, area, FREE_EVICTED));
+    let reclaimer = guest.reclaimer();
+    let mut zone = reclaimer.zones.iter().find(|zone| zone.is_partition()).unwrap().work();
+    zone.pace.learn(Discarded { bytes: AREA_BYTES, took: Duration::from_secs(1) });
+    assert!(zone.pace.areas() < ZONE_AREAS);
+    // It is odd while there is something in hand.
+    let epoch = || guest.u32(guest.layouts[1].live + 4);
+    let before = epoch();
+    zone.keep_more(ZONE_AREAS).unwrap();
+    assert_eq!((guest.counted(1).1, epoch()), (ZONE_AREAS, before + 2));
 }
 
 /// It may take seconds, and a guest waits for one at most before it kills somebody.
