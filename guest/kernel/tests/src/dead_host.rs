@@ -177,8 +177,8 @@ impl DeadHost {
 const RELIEF_DELAY: Duration = Duration::from_millis(600);
 /// How long it finds the host at work on the other zone.
 const DISTURBANCE: Duration = Duration::from_millis(400);
-/// How long it may take until it asks.
-const ASKED_LIMIT: Duration = Duration::from_secs(100);
+/// How long it may take until it asks: the debug kernel fills its memory for minutes.
+const ASKED_LIMIT: Duration = Duration::from_secs(600);
 const ASKED_PAUSE: Duration = Duration::from_millis(5);
 
 /// What the next host does by itself when the guest is short of a zone's memory.
