@@ -27,7 +27,8 @@ static __attribute__((constructor)) void watch_partitions(void)
 
 void exec_inside(int partition, const char *name, char *const arguments[])
 {
-	long got = squeezy_assign(partition, 10000 * slowness());
+	/* Who has it may be about to read and write all of it. */
+	long got = squeezy_assign(partition, 30000 * slowness());
 
 	ASSERT(got >= 0, "assign %d: %m", partition);
 	exec_body(name, arguments);
