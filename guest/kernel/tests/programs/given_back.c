@@ -28,7 +28,7 @@
 #define TRIES		10
 /* How long it may take until there is nothing left to take. */
 #define FILL_MS		60000
-/* What the host takes of ordinary memory, in areas: in hand, and to keep, so that it can be asked. */
+/* What the host takes of ordinary memory, in areas: in hand, and to keep so that it is asked. */
 #define TAKEN		80
 #define KEPT		1
 
