@@ -177,6 +177,7 @@ TEST(resizing_clears_no_page)
 	count_no_longer();
 	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged",
 	     cleared, 4 * partition_bytes() / PAGE);
-	ASSERT_LE(cleared, partition_bytes() / PAGE / 100);
+	/* A hundredth is what there is besides: the debug kernel notes much of each resize. */
+	ASSERT_LE(cleared, 4 * partition_bytes() / PAGE / 100);
 	host_partitions(partitions(), 20000);
 }
