@@ -134,3 +134,41 @@ impl std::ops::Sub for DeviceRequests {
         }
     }
 }
+
+/// The devices of a VMM in a test that uses none of them.
+#[cfg(test)]
+macro_rules! unused_devices {
+    ($vmm:ty) => {
+        const _: () = {
+            use tokio::sync::broadcast;
+            use $crate::{
+                BoxFuture, Result,
+                backend::{Device, DeviceRequests, Devices, SizeChange},
+            };
+
+            impl Devices for $vmm {
+                fn request(&self, _: Device, _: u64) -> BoxFuture<'_, Result<()>> {
+                    unreachable!()
+                }
+
+                fn size(&self, _: Device) -> BoxFuture<'_, Result<u64>> {
+                    unreachable!()
+                }
+
+                fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
+                    unreachable!()
+                }
+
+                fn reports_at_once(&self, _: Device) -> bool {
+                    unreachable!()
+                }
+
+                fn device_requests(&self, _: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
+                    unreachable!()
+                }
+            }
+        };
+    };
+}
+#[cfg(test)]
+pub(crate) use unused_devices;

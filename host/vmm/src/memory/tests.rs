@@ -1,34 +1,13 @@
 //! The byte counts add up for every kind of memory.
 
 use super::*;
-use crate::backend::{Device, DeviceRequests, SizeChange};
+use crate::backend::unused_devices;
 use proptest::prelude::*;
-use tokio::sync::broadcast;
 
 /// Devices that are never used.
 struct Unused;
 
-impl Devices for Unused {
-    fn request(&self, _: Device, _: u64) -> BoxFuture<'_, Result<()>> {
-        unreachable!()
-    }
-
-    fn size(&self, _: Device) -> BoxFuture<'_, Result<u64>> {
-        unreachable!()
-    }
-
-    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
-        unreachable!()
-    }
-
-    fn reports_at_once(&self, _: Device) -> bool {
-        unreachable!()
-    }
-
-    fn device_requests(&self, _: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
-        unreachable!()
-    }
-}
+unused_devices!(Unused);
 
 /// Every kind of memory for the same instances, in bytes.
 fn kinds(instance_bytes: u64, count: u16, shared_bytes: u64) -> Vec<Box<dyn GuestMemory>> {

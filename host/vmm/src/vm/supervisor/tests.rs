@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    Accelerator, AcceleratorKind, BoxFuture, Console, DeviceRequests, Result, VmConfig,
-    backend::{Backend, Device, Devices, SizeChange},
+    Accelerator, AcceleratorKind, BoxFuture, Console, Result, VmConfig,
+    backend::{Backend, unused_devices},
     fate::Fate,
     host_memory::HostMemory,
     hyperalloc::{Reclaimer, tests::Guest},
@@ -14,7 +14,7 @@ use crate::{
 use squeezy_llfree::PageFailed;
 use std::{process::Command, time::Instant};
 use tokio::{
-    sync::{Semaphore, broadcast},
+    sync::Semaphore,
     time::{sleep, timeout},
 };
 
@@ -67,27 +67,7 @@ impl Backend for Well {
     }
 }
 
-impl Devices for Well {
-    fn request(&self, _: Device, _: u64) -> BoxFuture<'_, Result<()>> {
-        unreachable!()
-    }
-
-    fn size(&self, _: Device) -> BoxFuture<'_, Result<u64>> {
-        unreachable!()
-    }
-
-    fn size_changes(&self) -> broadcast::Receiver<SizeChange> {
-        unreachable!()
-    }
-
-    fn reports_at_once(&self, _: Device) -> bool {
-        unreachable!()
-    }
-
-    fn device_requests(&self, _: Device) -> BoxFuture<'_, Option<DeviceRequests>> {
-        unreachable!()
-    }
-}
+unused_devices!(Well);
 
 /// A VM with this reclaimer.
 fn shared(reclaimer: Arc<Reclaimer>) -> Arc<Shared> {
