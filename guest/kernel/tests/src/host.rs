@@ -10,7 +10,9 @@ use squeezy_protocol::LlfreeState;
 use squeezy_vmm::{Grain, Vm};
 use std::{
     io,
+    num::ParseIntError,
     path::Path,
+    str::FromStr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -115,7 +117,7 @@ impl Host {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
             ["request", bytes] => {
-                let bytes: u64 = bytes.parse().map_err(io::Error::other)?;
+                let bytes: u64 = number(bytes)?;
                 let arguments =
                     json!({ "path": DEVICE, "property": "requested-size", "value": bytes });
                 self.monitor.run("qom-set", arguments).await.map(|_| 0)
@@ -157,7 +159,6 @@ impl Host {
             }
             ["die", address, bytes, zone, kept, in_hand] => {
                 let state = state(address, bytes)?;
-                let number = |text: &str| text.parse().map_err(io::Error::other);
                 let areas = (number(kept)?, number(in_hand)?);
                 let region = self.monitor.region().await?;
                 self.dead = Some(DeadHost::die(&self.vm, region, state, zone, areas)?);
@@ -165,14 +166,13 @@ impl Host {
             }
             ["take-over", address, bytes, zone, kept] => {
                 let state = state(address, bytes)?;
-                let kept = kept.parse().map_err(io::Error::other)?;
+                let kept = number(kept)?;
                 let region = self.monitor.region().await?;
                 self.dead = None;
                 DeadHost::take_over(&self.vm, region, state, zone, kept).map(|()| 0)
             }
             ["relieve", address, bytes, zone, left, kept, disturbed] => {
                 let state = state(address, bytes)?;
-                let number = |text: &str| text.parse().map_err(io::Error::other);
                 let (left, kept) = (number(left)?, number(kept)?);
                 let disturbed = (disturbed != "nobody").then(|| disturbed.to_owned());
                 let region = self.monitor.region().await?;
@@ -212,9 +212,15 @@ impl Host {
     }
 }
 
+fn number<T>(text: &str) -> io::Result<T>
+where
+    T: FromStr<Err = ParseIntError>,
+{
+    text.parse().map_err(io::Error::other)
+}
+
 /// Where the guest says that its allocator's state is.
 fn state(address: &str, bytes: &str) -> io::Result<LlfreeState> {
-    let number = |text: &str| text.parse().map_err(io::Error::other);
     Ok(LlfreeState { address: number(address)?, bytes: number(bytes)? })
 }
 
