@@ -39,11 +39,6 @@ static u64 vmstat(const char *field)
 	return read_field("/proc/vmstat", field);
 }
 
-static u64 kills(void)
-{
-	return vmstat("oom_kill");
-}
-
 /* As much as there is without killing anybody. */
 static u64 nearly_all(void)
 {
@@ -73,7 +68,7 @@ static void fills_nearly_all(void *data __attribute__((unused)))
 
 TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
 {
-	const u64 before = meminfo("MemFree"), killed = kills();
+	const u64 before = meminfo("MemFree"), killed = oom_kills();
 	int i;
 
 	for (i = 0; i < 3; i++)
@@ -81,7 +76,7 @@ TEST(all_of_it_can_be_had_and_comes_back, .seconds = 300)
 	/* Page tables and the like are freed by others, and lists of processors keep some. */
 	ASSERT(WAIT_FOR(meminfo("MemFree") + 24 * MIB >= before, PROMPT_MS),
 	       "%llu bytes are free, %llu were", meminfo("MemFree"), before);
-	ASSERT_EQ(kills(), killed);
+	ASSERT_EQ(oom_kills(), killed);
 }
 
 /* Pages allocated, or freed, from the zones that LLFree may have. */
@@ -168,13 +163,13 @@ TEST(who_takes_too_much_is_killed_and_nobody_else, .seconds = 300)
 {
 	struct actor bystander = start_instance(NOBODY, 16 * MIB);
 	struct actor hog = actor_start(NOBODY, "takes_all", NULL);
-	const u64 before = kills();
+	const u64 before = oom_kills();
 
 	actor_hear(&hog);
 	actor_tell(&hog, "go");
 	actor_join_killed(&hog);
 	sleep_ms(500);
-	ASSERT_EQ(kills(), before + 1);
+	ASSERT_EQ(oom_kills(), before + 1);
 	assert_intact(&bystander);
 	actor_kill(&bystander);
 }
@@ -211,7 +206,7 @@ ACTOR(keeps_reading)
 
 TEST(page_cache_makes_room_for_memory, .seconds = 300)
 {
-	const u64 before = kills();
+	const u64 before = oom_kills();
 	struct actor reader;
 
 	if (!mount_data())
@@ -221,7 +216,7 @@ TEST(page_cache_makes_room_for_memory, .seconds = 300)
 	in_child_ok(fills_nearly_all, NULL);
 	ASSERT(actor_alive(&reader), "who reads a file was killed");
 	actor_kill(&reader);
-	ASSERT_EQ(kills(), before);
+	ASSERT_EQ(oom_kills(), before);
 }
 
 #define FORKS	500
@@ -229,7 +224,7 @@ TEST(page_cache_makes_room_for_memory, .seconds = 300)
 TEST(memory_in_pieces_is_enough_for_a_storm_of_forks, .seconds = 300)
 {
 	struct actor pieces = in_pieces();
-	const u64 before = kills(), isolated = moved();
+	const u64 before = oom_kills(), isolated = moved();
 	pid_t children[FORKS];
 	int i;
 
@@ -244,7 +239,7 @@ TEST(memory_in_pieces_is_enough_for_a_storm_of_forks, .seconds = 300)
 		OK(kill(children[i], SIGKILL));
 		OK(waitpid(children[i], NULL, 0));
 	}
-	ASSERT_EQ(kills(), before);
+	ASSERT_EQ(oom_kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
 	actor_kill(&pieces);
@@ -285,7 +280,7 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	if (on_free_lists())
 		skip("the free lists have the memory, and there Linux kills now and then");
 	pieces = in_pieces();
-	before = kills();
+	before = oom_kills();
 	isolated = moved();
 	OK(setrlimit(RLIMIT_NOFILE, &files));
 	/*
@@ -294,7 +289,7 @@ TEST(memory_in_pieces_is_joined_for_small_orders, .seconds = 300)
 	 */
 	for (order = 3; order >= 1; order--)
 		make_pipes(order, MIN(free_blocks_bytes(order), 128 * MIB) + LEFT_WHOLE);
-	ASSERT_EQ(kills(), before);
+	ASSERT_EQ(oom_kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	/* Beside a host, what it gives back may be enough. */
 	if (!event_count("evicted_allocations"))
@@ -313,11 +308,11 @@ TEST(memory_in_pieces_is_joined_while_pages_come_and_go, .seconds = 300)
 	if (on_free_lists())
 		skip("the free lists have the memory, and there Linux kills now and then");
 	pieces = in_pieces_that_change();
-	before = kills();
+	before = oom_kills();
 	isolated = moved();
 	OK(setrlimit(RLIMIT_NOFILE, &files));
 	make_pipes(3, MIN(free_blocks_bytes(3), 128 * MIB) + 3 * LEFT_WHOLE);
-	ASSERT_EQ(kills(), before);
+	ASSERT_EQ(oom_kills(), before);
 	note("%llu pages moved", moved() - isolated);
 	ASSERT(actor_alive(&pieces), "who has half of the memory was killed");
 	actor_kill(&pieces);
@@ -520,7 +515,7 @@ static void fills_all_but_the_reserve(void *data __attribute__((unused)))
 
 TEST(a_flood_of_packets_while_memory_is_short, .seconds = 300)
 {
-	const u64 before = kills();
+	const u64 before = oom_kills();
 	struct actor flood;
 
 	bring_loopback_up();
@@ -530,5 +525,5 @@ TEST(a_flood_of_packets_while_memory_is_short, .seconds = 300)
 	in_child_ok(fills_all_but_the_reserve, NULL);
 	ASSERT(actor_alive(&flood), "who sends packets was killed");
 	actor_kill(&flood);
-	ASSERT_EQ(kills(), before);
+	ASSERT_EQ(oom_kills(), before);
 }

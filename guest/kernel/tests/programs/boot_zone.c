@@ -134,11 +134,6 @@ TEST(memory_that_is_added_is_not_llfrees, .seconds = 120)
 	host_resize(0, 20000);
 }
 
-static u64 vmstat(const char *field)
-{
-	return read_field("/proc/vmstat", field);
-}
-
 static void fills_most(void *data __attribute__((unused)))
 {
 	const u64 bytes = read_field("/proc/meminfo", "MemAvailable") * KIB - 64 * MIB;
@@ -151,7 +146,7 @@ static void fills_most(void *data __attribute__((unused)))
 TEST(a_free_page_that_fails_is_nobodys_any_more, .seconds = 300)
 {
 	const u64 before = corrupted_bytes();
-	const u64 pfn = free_page_in(names[0]), killed = vmstat("oom_kill");
+	const u64 pfn = free_page_in(names[0]), killed = oom_kills();
 
 	have_fail(pfn, HARD_OFFLINE);
 	ASSERT_EQ(corrupted_bytes(), before + PAGE);
@@ -160,5 +155,5 @@ TEST(a_free_page_that_fails_is_nobodys_any_more, .seconds = 300)
 	in_child_ok(fills_most, NULL);
 	ASSERT(is_poisoned(pfn), "it is not marked any more");
 	ASSERT(!is_called_free(pfn), "it has been freed");
-	ASSERT_EQ(vmstat("oom_kill"), killed);
+	ASSERT_EQ(oom_kills(), killed);
 }

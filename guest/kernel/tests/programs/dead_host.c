@@ -26,11 +26,6 @@
 /* What the host takes of ordinary memory, in areas: of each kind. */
 #define TAKEN		80
 
-static u64 kills(void)
-{
-	return read_field("/proc/vmstat", "oom_kill");
-}
-
 /* Needs single pages that there are, a huge page that there is not, and then more than there is. */
 ACTOR(takes_what_there_is)
 {
@@ -63,11 +58,11 @@ static struct actor start_in(int partition, const char *mebibytes)
 /* Has it take more than there is; returns after how many milliseconds it was killed for that. */
 static u64 is_killed(struct actor *actor)
 {
-	const u64 before = kills(), start = now_ms();
+	const u64 before = oom_kills(), start = now_ms();
 
 	actor_tell(actor, "take all");
 	actor_join_killed(actor);
-	ASSERT_EQ(kills(), before + 1);
+	ASSERT_EQ(oom_kills(), before + 1);
 	return now_ms() - start;
 }
 

@@ -54,12 +54,12 @@ ACTOR(has_a_full_file_system)
 TEST(the_limit_of_a_file_system_comes_first)
 {
 	struct actor actor;
-	u64 kills = read_field("/proc/vmstat", "oom_kill");
+	u64 kills = oom_kills();
 
 	require_partitions();
 	actor = actor_start(ANY, "has_a_full_file_system", NULL);
 	actor_join(&actor);
-	ASSERT_EQ(read_field("/proc/vmstat", "oom_kill"), kills);
+	ASSERT_EQ(oom_kills(), kills);
 }
 
 ACTOR(fills_its_partition)
@@ -90,13 +90,13 @@ TEST(a_partition_full_of_files_kills_inside_only)
 	neighbour = start_instance(ANY, percent(80));
 	outsider = start_instance(NOBODY, 8 * MIB);
 	for (i = 0; i < 4; i++) {
-		u64 kills = read_field("/proc/vmstat", "oom_kill");
+		u64 kills = oom_kills();
 
 		before = ordinary_free();
 		glutton = actor_start(ANY, "fills_its_partition", ways[i][0], ways[i][1], NULL);
 		note("%s, %s", ways[i][0], ways[i][1]);
 		actor_join_killed(&glutton);
-		ASSERT_EQ(read_field("/proc/vmstat", "oom_kill"), kills + 1);
+		ASSERT_EQ(oom_kills(), kills + 1);
 		ASSERT(WAIT_FOR(partition_is(glutton.partition, "free"), PROMPT_MS), "%s",
 		       partition_state(glutton.partition));
 		ASSERT_GE(ordinary_free() + percent(20), before);

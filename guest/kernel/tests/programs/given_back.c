@@ -44,11 +44,6 @@ ACTOR(takes_until_somebody_waits)
 	tell("went on");
 }
 
-static u64 kills(void)
-{
-	return read_field("/proc/vmstat", "oom_kill");
-}
-
 /*
  * When an actor has said something or is dead: false if it has not waited as told, or for longer
  * than one does, which is the host's fault.
@@ -66,7 +61,7 @@ static bool has_gone_on(struct actor *actor, const char *wait, u64 kills_before)
 	if (!in_time)
 		return false;
 	ASSERT(!strcmp(said, "went on"), "what was given back did not serve: '%s'", said);
-	ASSERT_EQ(kills(), kills_before);
+	ASSERT_EQ(oom_kills(), kills_before);
 	ASSERT(trace_has(actor->pid, wait, "end=given_back"), "no %s", wait);
 	return true;
 }
@@ -87,7 +82,7 @@ static void do_in_time(bool (*test)(void))
 /* Has the host take all of a zone in hand, and give it back as soon as the actor waits for it. */
 static bool goes_on_with_all_of(const char *zone, struct actor *actor, const char *wait)
 {
-	const u64 killed = kills();
+	const u64 killed = oom_kills();
 	u64 waits;
 
 	actor_hear(actor);
@@ -134,7 +129,7 @@ static bool ordinary_memory_goes_on(const char *disturbed, const char *wait)
 {
 	const unsigned int given = areas_that_spare_no_kill();
 	struct actor hog = actor_start(NOBODY, "takes_until_somebody_waits", NULL);
-	const u64 killed = kills();
+	const u64 killed = oom_kills();
 	bool in_time;
 
 	actor_hear(&hog);

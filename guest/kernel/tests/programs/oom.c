@@ -39,7 +39,7 @@ TEST(kills_inside_only)
 
 	require_partitions();
 	kills = counter("oom_kills");
-	global = read_field("/proc/vmstat", "oom_kill");
+	global = oom_kills();
 	neighbour = start_instance(ANY, percent(80));
 	outsider = start_instance(NOBODY, 8 * MIB);
 	log = kmsg_mark();
@@ -50,7 +50,7 @@ TEST(kills_inside_only)
 	ASSERT(kmsg_has(log, "squeezy", number), "no line of the kernel names %s", number);
 	assert_intact(&neighbour);
 	assert_intact(&outsider);
-	note("all kills: %llu", read_field("/proc/vmstat", "oom_kill") - global);
+	note("all kills: %llu", oom_kills() - global);
 	/* It is as good as new. */
 	ASSERT(WAIT_FOR(partition_is(glutton.partition, "free"), 5000), "%s",
 	       partition_state(glutton.partition));
@@ -292,14 +292,14 @@ TEST(a_global_oom_spares_partitions, .seconds = 180)
 	require_partitions();
 	share = percent(40);
 	instance = start_instance(ANY, percent(85));
-	kills = read_field("/proc/vmstat", "oom_kill");
+	kills = oom_kills();
 	snprintf(text, sizeof(text), "%llu", share);
 	count = ordinary_free() / share + 2;
 	ASSERT_LE(count, 64);
 	for (i = 0; i < count; i++)
 		hogs[i] = actor_start(NOBODY, "takes_ordinary_memory", text, NULL);
 	/* One of them must go; the instance has more memory than each, but not of this kind. */
-	ASSERT(WAIT_FOR(read_field("/proc/vmstat", "oom_kill") > kills, 60000),
+	ASSERT(WAIT_FOR(oom_kills() > kills, 60000),
 	       "no global OOM kill: %llu MiB free", ordinary_free() / MIB);
 	for (i = 0; i < count; i++) {
 		kill(hogs[i].pid, SIGKILL);

@@ -192,7 +192,7 @@ TEST(a_full_shared_partition_kills_nobody)
 
 	require_partitions();
 	require_image_file("data");
-	kills = read_field("/proc/vmstat", "oom_kill");
+	kills = oom_kills();
 	drop_caches();
 	/* Unassigned memory goes to ZONE_MOVABLE first: that is the shared partition. */
 	snprintf(text, sizeof(text), "%llu", shared_bytes());
@@ -200,7 +200,7 @@ TEST(a_full_shared_partition_kills_nobody)
 	actor_hear(&hog);
 	reader = actor_start(ANY, "reads_the_file_twice", NULL);
 	actor_join(&reader);
-	ASSERT_EQ(read_field("/proc/vmstat", "oom_kill"), kills);
+	ASSERT_EQ(oom_kills(), kills);
 	actor_kill(&hog);
 }
 

@@ -25,11 +25,6 @@ static void set_oom_score_adj(pid_t pid, const char *adj)
 	ASSERT(write_text(path, adj), "%s: %m", path);
 }
 
-static u64 kills(void)
-{
-	return read_field("/proc/vmstat", "oom_kill");
-}
-
 /* Fills a pipe: memory of the kernel that no process maps. */
 static bool fill_pipe(int ends[2])
 {
@@ -100,13 +95,13 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	for (i = 0; i < 2; i++)
 		needy[i] = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
-	before = kills();
+	before = oom_kills();
 	log = kmsg_mark();
 	actor_tell(&hog, "go");
 	actor_join_killed(&hog);
 	/* Those who needed memory while it died have waited for it. */
 	sleep_ms(500);
-	ASSERT_EQ(kills(), before + 1);
+	ASSERT_EQ(oom_kills(), before + 1);
 	for (i = 0; i < 2; i++)
 		assert_intact(&bystanders[i]);
 	for (i = 0; i < 2; i++) {
@@ -219,11 +214,11 @@ TEST(lazily_freed_memory_of_a_partition_is_not_for_others, .seconds = 120)
 	ASSERT_LE(meminfo("MemAvailable:"), available + 8 * MIB);
 	/* A shortage ends with a kill, and not with reclaim of what does not help. */
 	lazily = read_field("/proc/vmstat", "pglazyfreed");
-	before = kills();
+	before = oom_kills();
 	hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	actor_tell(&hog, "go");
 	actor_join_killed(&hog);
-	ASSERT_EQ(kills(), before + 1);
+	ASSERT_EQ(oom_kills(), before + 1);
 	ASSERT_EQ(read_field("/proc/vmstat", "pglazyfreed"), lazily);
 	actor_kill(&actor);
 	remove_cgroup();

@@ -88,6 +88,11 @@ u64 memory_block_bytes(void)
 	return strtoull(text, NULL, 16);
 }
 
+u64 oom_kills(void)
+{
+	return read_field("/proc/vmstat", "oom_kill");
+}
+
 u64 ordinary_free(void)
 {
 	FILE *file = fopen("/proc/zoneinfo", "re");

@@ -13,6 +13,8 @@ bool write_text(const char *path, const char *text);
 void drop_caches(void);
 /* A line "NAME VALUE" of /proc/vmstat, /proc/meminfo (in kB), memory.events and the like. */
 u64 read_field(const char *path, const char *field);
+/* How many processes Linux has killed for want of memory, for whosever memory, since it booted. */
+u64 oom_kills(void);
 
 /* What Linux adds and onlines as one; slots are whole ones. */
 u64 memory_block_bytes(void);
