@@ -16,6 +16,12 @@ int llfree_words_give(u64 *words, unsigned int bit, unsigned int order);
 bool llfree_tree_has(const struct llfree_zone *zone, u32 tree,
 		     unsigned int order);
 
+/* The tree that a word of bits is in. */
+static inline u32 tree_of_word(u32 word)
+{
+	return word / (LLFREE_AREA_WORDS * LLFREE_TREE_AREAS);
+}
+
 /* What a tree is used for. */
 static inline enum llfree_type type_of(u32 tree)
 {

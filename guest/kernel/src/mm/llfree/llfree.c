@@ -31,11 +31,6 @@ static u32 pages_of(const struct llfree_zone *zone, u32 tree, u32 entry)
 	return (areas_of(zone, tree) - held) * LLFREE_AREA_PAGES;
 }
 
-static u32 tree_of_word(u32 word)
-{
-	return word / (LLFREE_AREA_WORDS * LLFREE_TREE_AREAS);
-}
-
 /* Has other types go on elsewhere, without a look at what they take right now. */
 static void send_away(struct llfree_zone *zone, u32 tree, enum llfree_type type)
 {
@@ -219,6 +214,36 @@ static long tree_get(struct llfree_zone *zone, u32 tree, unsigned int order,
 	return tree_search(zone, tree, order, evicted_too, evicted);
 }
 
+/*
+ * The next area of a tree, from @area around, that is whole and has the host's
+ * memory behind it. Others' count is only taken once one was seen.
+ */
+static long get_next_area(struct llfree_zone *zone, u32 area, bool *evicted)
+{
+	const u32 tree = area / LLFREE_TREE_AREAS, first = tree * LLFREE_TREE_AREAS;
+	const u32 end = first + areas_of(zone, tree);
+	bool is_counted = false;
+	long page;
+	u32 i;
+
+	for (i = first; i < end; i++, area++) {
+		if (area == end)
+			area = first;
+		if (llfree_load(&zone->area[area]) != LLFREE_AREA_PAGES)
+			continue;
+		if (!is_counted && !tree_take(&zone->tree[tree], LLFREE_AREA_PAGES))
+			return -1;
+		is_counted = true;
+		page = llfree_area_take(zone, area, 0, LLFREE_AREA_ORDER, false,
+					evicted);
+		if (page >= 0)
+			return page;
+	}
+	if (is_counted)
+		tree_return(&zone->tree[tree], LLFREE_AREA_PAGES);
+	return -1;
+}
+
 /* Goes on where the last allocation of the type was; -1 if that is used up. */
 static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 		      bool *evicted)
@@ -226,11 +251,13 @@ static long get_again(struct llfree_zone *zone, u32 word, unsigned int order,
 	const u32 area = word / LLFREE_AREA_WORDS, tree = tree_of_word(word);
 	long page;
 
+	if (order == LLFREE_AREA_ORDER)
+		return get_next_area(zone, area, evicted);
 	if (!promises(zone, tree, order) ||
 	    !tree_take(&zone->tree[tree], 1U << order))
 		return -1;
 	/* An area that has become whole stays so if another one will do. */
-	if (order >= LLFREE_AREA_ORDER ||
+	if (order > LLFREE_AREA_ORDER ||
 	    !is_whole(llfree_load(&zone->area[area]))) {
 		page = llfree_area_take(zone, area, word % LLFREE_AREA_WORDS,
 					order, false, evicted);

@@ -95,11 +95,16 @@ bool llfree_tree_has(const struct llfree_zone *zone, u32 tree, unsigned int orde
  */
 bool llfree_has(const struct llfree_zone *zone, unsigned int order)
 {
-	u32 tree;
+	/* Each allocation of several pages asks: first where much was free last. */
+	const u32 hint = llfree_load(&zone->hint[LLFREE_HUGE]);
+	u32 i, tree = hint ? tree_of_word(hint - 1) : 0;
 
-	for (tree = 0; tree < zone->trees; tree++)
+	for (i = 0; i < zone->trees; i++, tree++) {
+		if (tree == zone->trees)
+			tree = 0;
 		if (llfree_tree_has(zone, tree, order))
 			return true;
+	}
 	return false;
 }
 

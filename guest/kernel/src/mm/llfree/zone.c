@@ -19,27 +19,18 @@ static noinline void trace_failure(const struct zone *zone, unsigned int order,
 				  llfree_free_pages(zone->llfree));
 }
 
-/**
- * llfree_alloc() - allocate pages of a zone, as rmqueue() does
- * @zone: of LLFree's
- * @order: log2 of how many pages
- * @migratetype: what for
- *
- * Waits for nobody, the host included.
- */
-struct page *llfree_alloc(struct zone *zone, unsigned int order,
-			  int migratetype)
+static struct page *count_allocated(struct zone *zone, long page, unsigned int order)
 {
-	struct llfree_zone *view = zone->llfree;
-	enum llfree_type type = LLFREE_UNMOVABLE;
-	bool evicted;
-	long page;
+	mod_zone_page_state(zone, NR_FREE_PAGES, -(1L << order));
+	return pfn_to_page(zone->llfree->start_page + page);
+}
 
-	if (order >= LLFREE_AREA_ORDER)
-		type = LLFREE_HUGE;
-	else if (migratetype == MIGRATE_MOVABLE)
-		type = LLFREE_MOVABLE;
-	page = llfree_get(view, order, type, &evicted);
+static noinline struct page *alloc_any(struct zone *zone, unsigned int order,
+				       enum llfree_type type)
+{
+	bool evicted;
+	const long page = llfree_get(zone->llfree, order, type, &evicted);
+
 	if (page < 0) {
 		if (trace_llfree_alloc_failed_enabled())
 			trace_failure(zone, order, type);
@@ -47,8 +38,34 @@ struct page *llfree_alloc(struct zone *zone, unsigned int order,
 	}
 	if (unlikely(evicted))
 		llfree_count_event(LLFREE_EVICTED_ALLOCATIONS);
-	mod_zone_page_state(zone, NR_FREE_PAGES, -(1L << order));
-	return pfn_to_page(view->start_page + page);
+	return count_allocated(zone, page, order);
+}
+
+/**
+ * llfree_alloc() - allocate pages of a zone, as rmqueue() does
+ * @zone: of LLFree's
+ * @order: log2 of how many pages
+ * @migratetype: what for
+ *
+ * Waits for nobody, the host included. The usual case is by itself, and saves few
+ * registers: it is a part of each page fault.
+ */
+struct page *llfree_alloc(struct zone *zone, unsigned int order,
+			  int migratetype)
+{
+	enum llfree_type type = LLFREE_UNMOVABLE;
+	long page;
+
+	if (order >= LLFREE_AREA_ORDER)
+		type = LLFREE_HUGE;
+	else if (migratetype == MIGRATE_MOVABLE)
+		type = LLFREE_MOVABLE;
+	if (!order) {
+		page = llfree_get_here(zone->llfree, type);
+		if (page >= 0)
+			return count_allocated(zone, page, 0);
+	}
+	return alloc_any(zone, order, type);
 }
 
 /**

@@ -386,6 +386,31 @@ fn evicted_areas_are_taken_last() {
     }
 }
 
+/// They go on where the last one was, around in its tree and past what is in use or would have to be brought back,
+/// before another tree is begun.
+#[test]
+fn huge_pages_follow_each_other_through_a_tree() {
+    let state = State::new(24);
+    let guest = Guest::boot(&state);
+    let (mut zone, _) = Zone::adopt(state.host());
+    let blocks: Vec<_> = (0..8).map(|_| guest.get(9, Type::Huge).unwrap()).collect();
+    let area_of = |block: &Block| block.page / 512 % 8;
+    assert_eq!(blocks.iter().map(area_of).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
+    let tree = blocks[0].page / 4096;
+    for area in [1, 4, 6] {
+        guest.free(blocks[area]);
+    }
+    evict(&mut zone, TreeIndex(tree.try_into().unwrap()));
+    for area in [2, 5] {
+        guest.free(blocks[area]);
+    }
+    let next: Vec<_> = (0..3).map(|_| guest.get(9, Type::Huge).unwrap()).collect();
+    assert_eq!(next.iter().map(area_of).collect::<Vec<_>>()[..2], [2, 5]);
+    assert!(next[..2].iter().all(|block| block.page / 4096 == tree && !block.evicted));
+    assert!(next[2].page / 4096 != tree && !next[2].evicted);
+    assert!(guest.has(9) && guest.has(10));
+}
+
 /// A tree that has pages enough and no run of them is not asked again and again, and not forgotten.
 #[test]
 fn a_run_is_found_among_trees_that_have_none() {
