@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "calls.h"
 #include "harness.h"
 #include "host.h"
 #include "memory.h"
@@ -12,10 +13,9 @@
 #include "system.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define ROUNDS 3
 
@@ -104,42 +104,36 @@ TEST(resizing_touches_no_memory)
 	host_partitions(partitions(), 20000);
 }
 
-#define TRACING	"/sys/kernel/tracing/"
-
+#define PROCESSORS_MAX 8
+#define FUNCTIONS 3
 /* Whatever of them this processor has: Linux clears every page with it. */
-static const char * const clear_page[] = { "clear_page_orig", "clear_page_rep", "clear_page_erms" };
+static const char * const clear_page[FUNCTIONS] = {
+	"clear_page_orig", "clear_page_rep", "clear_page_erms"
+};
+
+/* By processor, as a resize works on any. */
+static int counts[PROCESSORS_MAX][FUNCTIONS];
+static int processors;
 
 static void count_cleared_pages(void)
 {
-	char probe[96];
-	unsigned int i;
+	int processor, i;
 
-	for (i = 0; i < 3; i++) {
-		snprintf(probe, sizeof(probe), "p:cleared/%s %s", clear_page[i], clear_page[i]);
-		ASSERT(write_text(TRACING "kprobe_events", probe), "%s: %m", probe);
-	}
-	ASSERT(write_text(TRACING "events/cleared/enable", "1"), "kprobes: %m");
-}
-
-static void count_no_longer(void)
-{
-	write_text(TRACING "events/cleared/enable", "0");
-	write_text(TRACING "kprobe_events", "-:cleared/");
+	processors = sysconf(_SC_NPROCESSORS_ONLN);
+	ASSERT_LE(processors, PROCESSORS_MAX);
+	for (processor = 0; processor < processors; processor++)
+		for (i = 0; i < FUNCTIONS; i++)
+			counts[processor][i] = count_calls_on(processor, clear_page[i]);
 }
 
 static u64 cleared_pages(void)
 {
-	FILE *profile = fopen(TRACING "kprobe_profile", "re");
-	unsigned long long hits, misses;
-	char line[128], name[64];
+	int processor, i;
 	u64 sum = 0;
 
-	ASSERT(profile, "kprobe_profile: %m");
-	while (fgets(line, sizeof(line), profile))
-		if (sscanf(line, "%63s %llu %llu", name, &hits, &misses) == 3 &&
-		    !strncmp(name, "clear_page", 10))
-			sum += hits + misses;
-	fclose(profile);
+	for (processor = 0; processor < processors; processor++)
+		for (i = 0; i < FUNCTIONS; i++)
+			sum += counted_calls(counts[processor][i]);
 	return sum;
 }
 
@@ -174,7 +168,6 @@ TEST(resizing_clears_no_page)
 		host_partitions(1, 20000);
 	}
 	cleared = cleared_pages() - before;
-	count_no_longer();
 	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged",
 	     cleared, 4 * partition_bytes() / PAGE);
 	/* A hundredth is what there is besides: the debug kernel notes much of each resize. */
