@@ -143,5 +143,9 @@ serve e2e-test-images/nonewprivs:1.3
 
 echo "defaultTestContainerImage: $image" >"$work/images.yaml"
 critest.test -runtime-endpoint unix:///run/containerd/containerd.sock -runtime-handler squeezy \
-	-test-images-file "$work/images.yaml" -ginkgo.no-color -ginkgo.skip="$(IFS="|" && echo "${skipped[*]}")" || die "some have failed"
+	-test-images-file "$work/images.yaml" -ginkgo.no-color -ginkgo.skip="$(IFS="|" && echo "${skipped[*]}")" |
+	tee "$work/said" || die "some have failed"
+# A pattern of what is left out may match more than it is meant to.
+ran=$(sed -n 's/^Ran \([0-9]*\) of .*/\1/p' "$work/said")
+[ "${ran:-0}" -ge 83 ] || die "only ${ran:-0} have run"
 kill "$containerd" "$registry"
