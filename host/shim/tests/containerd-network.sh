@@ -275,13 +275,13 @@ until_true 120 page 10.88.0.3/name
 [ "$(of second busybox wget -q -O - http://10.88.0.2/name)" = "$name" ] || die "it does not reach the other at its address"
 [ "$(of second busybox wget -q -O - http://127.0.0.1:9000/name)" = "$other" ] || die "its loopback interface is another's"
 [ "$(inside one 9000) $(inside two 9000)" = "$name $other" ] || die "they said: $(inside one 9000) $(inside two 9000)"
-said=$(of second sh -c 'busybox wget -q -T 5 -O - http://10.88.0.2:9000/name' 2>&1) && die "it reaches the other's loopback interface: $said"
+said=$(of second sh -c 'busybox timeout 5 busybox wget -q -O - http://10.88.0.2:9000/name' 2>&1) && die "it reaches the other's loopback interface: $said"
 of second busybox ip -o link | grep -c : | grep -qx 2 || die "it has: $(of second busybox ip -o link)"
 # What the node says about their interfaces holds.
 for namespace in one two; do
 	bridge link set dev "to-$namespace" isolated on
 done
-said=$(of second busybox wget -q -T 5 -O - http://10.88.0.2/name 2>&1) && die "it reaches one that the node keeps from it: $said"
+said=$(of second busybox timeout 5 busybox wget -q -O - http://10.88.0.2/name 2>&1) && die "it reaches one that the node keeps from it: $said"
 [ "$(page 10.88.0.2/name)" = "$name" ] || die "it is not reached any more"
 for namespace in one two; do
 	bridge link set dev "to-$namespace" isolated off
@@ -381,7 +381,7 @@ wait "$waits" || die "something that waited was lost on its way out"
 echo "a pod without a network has a loopback interface"
 detach third sh -c "$serves"
 until_true 120 prints 1 of third sh -c 'busybox ip -o link | grep -c :'
-said=$(of third busybox wget -q -T 5 -O - http://10.88.0.2/name 2>&1) && die "it reaches: $said"
+said=$(of third busybox timeout 5 busybox wget -q -O - http://10.88.0.2/name 2>&1) && die "it reaches: $said"
 remove third >/dev/null
 
 echo "containers of a pod share its network, also one after another"

@@ -7,7 +7,7 @@ ask_from_node() {
 	curl --silent --show-error --fail --max-time 20 "http://$1/environment"
 }
 ask_from_pod() {
-	of "$web" wget -q -T 20 -O - "http://$1/environment"
+	of "$web" busybox timeout 20 busybox wget -q -O - "http://$1/environment"
 }
 # all_answer COMMAND...: asks until each web server has answered. Each time one of them has to; that one of five is left out
 # of 200 by chance does not happen.
