@@ -8,27 +8,27 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int count(pid_t pid, int processor, const char *function)
+static int open_count(pid_t pid, int processor, const char *function)
 {
 	struct perf_event_attr attr = {
 		.type = read_number("/sys/bus/event_source/devices/kprobe/type"),
 		.size = sizeof(attr),
 		.kprobe_func = (uintptr_t)function,
 	};
-	int calls = syscall(SYS_perf_event_open, &attr, pid, processor, -1, PERF_FLAG_FD_CLOEXEC);
+	int count = syscall(SYS_perf_event_open, &attr, pid, processor, -1, PERF_FLAG_FD_CLOEXEC);
 
-	ASSERT(calls >= 0, "a kprobe of %s: %m", function);
-	return calls;
+	ASSERT(count >= 0, "a kprobe of %s: %m", function);
+	return count;
 }
 
 int count_calls(pid_t pid, const char *function)
 {
-	return count(pid, -1, function);
+	return open_count(pid, -1, function);
 }
 
 int count_calls_on(int processor, const char *function)
 {
-	return count(-1, processor, function);
+	return open_count(-1, processor, function);
 }
 
 u64 counted_calls(int count)
