@@ -12,7 +12,8 @@
  * cgroup has of it: most of that is in pipes, sockets and other things of the
  * kernel, which no address space shows. One is killed at a time. An instance lets
  * go of this memory when it closes its files, after its address space is gone, and
- * is waited for that long.
+ * is waited for that long. Starved of processors, it takes its time; one that is
+ * stuck is given up.
  */
 #include <linux/jiffies.h>
 #include <linux/memcontrol.h>
@@ -29,9 +30,6 @@
 #include "counters.h"
 #include "oom.h"
 #include "zone.h"
-
-/* How long the next kill waits for the last victim to close its files. */
-#define SQUEEZY_EXIT_JIFFIES	(2 * HZ)
 
 /* How long a victim is waited for before memory is looked for again. */
 #define SQUEEZY_VICTIM_JIFFIES	(HZ / 10)
@@ -215,7 +213,7 @@ static unsigned long squeezy_exits(void)
  */
 void __squeezy_oom_selected(struct oom_control *oc)
 {
-	static unsigned long last_kill = INITIAL_JIFFIES - SQUEEZY_EXIT_JIFFIES;
+	static unsigned long last_kill = INITIAL_JIFFIES - SQUEEZY_STUCK_JIFFIES;
 	static struct squeezy_wait wait = { .last = INITIAL_JIFFIES - 2 * HZ };
 
 	lockdep_assert_held(&oom_lock);
@@ -230,7 +228,7 @@ void __squeezy_oom_selected(struct oom_control *oc)
 		    squeezy_may_wait(&wait, jiffies, squeezy_exits()))
 			oc->chosen = (void *)-1UL;
 	} else if (oc->exiting_victim &&
-		   time_before(jiffies, last_kill + SQUEEZY_EXIT_JIFFIES)) {
+		   time_before(jiffies, last_kill + SQUEEZY_STUCK_JIFFIES)) {
 		put_task_struct(oc->chosen);
 		oc->chosen = (void *)-1UL;
 	} else {

@@ -6,7 +6,10 @@
 
 #include "core.h"
 
-/* How long nobody of those who die may end when there is nobody else to kill. */
+/*
+ * How long the next kill waits for the last victim, and how long nobody of those
+ * who die may end when there is nobody else to kill.
+ */
 #define SQUEEZY_STUCK_JIFFIES	(10 * HZ)
 
 /**
