@@ -136,7 +136,9 @@ static bool ordinary_memory_goes_on(const char *disturbed, const char *wait)
 	host_die("DMA32", KEPT, TAKEN);
 	host_relieve("DMA32", KEPT + TAKEN, KEPT + TAKEN - given, disturbed);
 	actor_tell(&hog, "go on");
-	in_time = has_gone_on(&hog, wait, killed);
+	/* If it waited for the other zone alone, it came when the first wait was over already. */
+	in_time = has_gone_on(&hog, wait, killed) &&
+		  trace_has(hog.pid, "llfree_wait: zone=DMA32 ", "end=given_back");
 	host_relieved();
 	ASSERT(!in_time || !disturbed ||
 	       trace_has(hog.pid, "llfree_interfered: ", " -> "), "no interference is traced");
