@@ -175,9 +175,12 @@ fn memory_for_every_memory_map_with_llfree() {
 }
 
 /// Huge pages take base memory at boot. x86 warns by itself when there is no memory for a memory map;
-/// everything else has to go on.
+/// everything else has to go on, and the partitions that are plugged at last are as good as any.
 fn owed(name: &str) -> Suite {
-    let programs = ["populate:without_memory_for_the_memory_map_a_plug_is_undone_and_tried_again"];
+    let programs = [
+        "populate:without_memory_for_the_memory_map_a_plug_is_undone_and_tried_again",
+        "partition",
+    ];
     Suite::new(name, Kernel::Release, partitions(768, 12, 128), &programs)
         .parameters(&["hugepages=230"])
         .tolerate("arch/x86/mm/init_64.c")
