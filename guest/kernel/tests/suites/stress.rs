@@ -51,7 +51,12 @@ fn full_partitions_with_llfree_on_the_debug_kernel() {
 }
 
 fn as_many_as_there_can_be(name: &str) -> Suite {
-    let programs = [PLUGS, "assign:any_gives_every_free_partition_once"];
+    let programs = [
+        PLUGS,
+        "assign:any_gives_every_free_partition_once",
+        "partition:counters_of_memory_add_up",
+        "partition:assigned_partitions_stay_and_free_ones_go",
+    ];
     Suite::new(name, Kernel::Release, partitions(128, 255, 128), &programs)
 }
 
