@@ -13,7 +13,7 @@
  * kernel, which no address space shows. One is killed at a time. An instance lets
  * go of this memory when it closes its files, after its address space is gone, and
  * is waited for that long. Starved of processors, it takes its time; one that is
- * stuck is given up.
+ * stuck is given up, once and for all.
  */
 #include <linux/jiffies.h>
 #include <linux/memcontrol.h>
@@ -30,6 +30,9 @@
 #include "counters.h"
 #include "oom.h"
 #include "zone.h"
+
+/* The wait of the next kill for victims that close their files; under oom_lock. */
+static struct squeezy_closing closing;
 
 /* How long a victim is waited for before memory is looked for again. */
 #define SQUEEZY_VICTIM_JIFFIES	(HZ / 10)
@@ -124,6 +127,18 @@ bool __squeezy_oom_begin(struct oom_control *oc)
 	return false;
 }
 
+/* Is a victim with this address space, that still exits, worth a wait? */
+static bool squeezy_closes_files(struct mm_struct *mm)
+{
+	if (!test_bit(MMF_OOM_SKIP, &mm->flags) ||
+	    test_bit(MMF_OOM_GIVEN_UP, &mm->flags))
+		return false;
+	if (closing.waited < SQUEEZY_STUCK_JIFFIES)
+		return true;
+	set_bit(MMF_OOM_GIVEN_UP, &mm->flags);
+	return false;
+}
+
 /**
  * __squeezy_oom_eligible - may this task be killed, or be waited for?
  * @oc: what memory is wanted
@@ -143,7 +158,7 @@ bool __squeezy_oom_eligible(struct oom_control *oc, struct task_struct *task)
 	if (__squeezy_oom_confined(task))
 		return false;
 	if (tsk_is_oom_victim(task) &&
-	    test_bit(MMF_OOM_SKIP, &task->signal->oom_mm->flags))
+	    squeezy_closes_files(task->signal->oom_mm))
 		oc->exiting_victim = true;
 	return true;
 }
@@ -208,12 +223,25 @@ static unsigned long squeezy_exits(void)
 }
 
 /**
+ * squeezy_count_wait - somebody waits for victims that close their files
+ * @closing: the wait
+ * @now: in jiffies
+ *
+ * Asked for all the time while memory is short. A pause is none of the wait: the
+ * processors of the VM did not run.
+ */
+void squeezy_count_wait(struct squeezy_closing *closing, unsigned long now)
+{
+	closing->waited += min(now - closing->last, HZ / 10UL);
+	closing->last = now;
+}
+
+/**
  * __squeezy_oom_selected - wait for those who are dying rather than kill or panic
  * @oc: what memory is wanted; its victim is chosen, or nobody
  */
 void __squeezy_oom_selected(struct oom_control *oc)
 {
-	static unsigned long last_kill = INITIAL_JIFFIES - SQUEEZY_STUCK_JIFFIES;
 	static struct squeezy_wait wait = { .last = INITIAL_JIFFIES - 2 * HZ };
 
 	lockdep_assert_held(&oom_lock);
@@ -227,12 +255,12 @@ void __squeezy_oom_selected(struct oom_control *oc)
 		if (oc->dying &&
 		    squeezy_may_wait(&wait, jiffies, squeezy_exits()))
 			oc->chosen = (void *)-1UL;
-	} else if (oc->exiting_victim &&
-		   time_before(jiffies, last_kill + SQUEEZY_STUCK_JIFFIES)) {
+	} else if (oc->exiting_victim) {
+		squeezy_count_wait(&closing, jiffies);
 		put_task_struct(oc->chosen);
 		oc->chosen = (void *)-1UL;
 	} else {
-		last_kill = jiffies;
+		closing.waited = 0;
 	}
 }
 

@@ -43,9 +43,25 @@ static void those_of_whom_none_ends_are_given_up(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, patience(&wait, &now, 10000), asks);
 }
 
+static void a_vm_that_does_not_run_waits_for_nobody(struct kunit *test)
+{
+	struct squeezy_closing closing = {};
+	unsigned long now = INITIAL_JIFFIES;
+
+	squeezy_count_wait(&closing, now);
+	closing.waited = 0;
+	for (; closing.waited < SQUEEZY_STUCK_JIFFIES; now++)
+		squeezy_count_wait(&closing, now);
+	KUNIT_EXPECT_EQ(test, now, INITIAL_JIFFIES + SQUEEZY_STUCK_JIFFIES + 1);
+	closing.waited = 0;
+	squeezy_count_wait(&closing, now + 100 * SQUEEZY_STUCK_JIFFIES);
+	KUNIT_EXPECT_LE(test, closing.waited, HZ / 10UL);
+}
+
 static struct kunit_case squeezy_oom_cases[] = {
 	KUNIT_CASE(those_who_die_are_waited_for_while_some_end),
 	KUNIT_CASE(those_of_whom_none_ends_are_given_up),
+	KUNIT_CASE(a_vm_that_does_not_run_waits_for_nobody),
 	{}
 };
 
