@@ -95,7 +95,7 @@ bool llfree_tree_has(const struct llfree_zone *zone, u32 tree, unsigned int orde
  */
 bool llfree_has(const struct llfree_zone *zone, unsigned int order)
 {
-	/* Each allocation of several pages asks: first where much was free last. */
+	/* Each allocation of several pages asks: first where a huge page was last. */
 	const u32 hint = llfree_load(&zone->hint[LLFREE_HUGE]);
 	u32 i, tree = hint ? tree_of_word(hint - 1) : 0;
 

@@ -411,6 +411,19 @@ fn huge_pages_follow_each_other_through_a_tree() {
     assert!(guest.has(9) && guest.has(10));
 }
 
+#[test]
+fn a_huge_page_is_behind_the_last_one_whatever_is_free_before() {
+    let state = State::new(8);
+    let guest = Guest::boot(&state);
+    let blocks: Vec<_> = (0..8).map(|_| guest.get(9, Type::Huge).unwrap()).collect();
+    guest.free(blocks[3]);
+    assert_eq!(guest.get(9, Type::Huge).unwrap().page, blocks[3].page);
+    guest.free(blocks[1]);
+    guest.free(blocks[5]);
+    let next: Vec<_> = (0..2).map(|_| guest.get(9, Type::Huge).unwrap().page).collect();
+    assert_eq!(next, [blocks[5].page, blocks[1].page]);
+}
+
 /// A tree that has pages enough and no run of them is not asked again and again, and not forgotten.
 #[test]
 fn a_run_is_found_among_trees_that_have_none() {
