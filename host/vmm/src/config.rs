@@ -94,7 +94,7 @@ pub struct Timeouts {
     pub start: Duration,
     /// From the start of the VMM until the agent answers.
     pub boot: Duration,
-    /// For a call to the agent that has no limit of its own.
+    /// For a call to the agent that has no limit of its own, and for a look at what the host has behind a partition.
     pub call: Duration,
     /// For a resize.
     pub resize: Duration,

@@ -144,7 +144,7 @@ impl Vm {
     async fn partition_bytes(&self, partition: PartitionNumber, pages: Pages) -> Result<u64> {
         let part = self.partition_memory(partition)?;
         let process = self.process_id();
-        self.shared.fate.guard(self.shared.work(move || part.count(process, pages))).await
+        self.shared.fate.guard(self.shared.look(move || part.count(process, pages))).await
     }
 
     /// Host memory behind all of it, in bytes, with what is swapped out of it.
@@ -272,6 +272,21 @@ impl Shared {
         })
         .await
     }
+
+    /// The same for what only looks at it, for which nobody waits longer than for a call to the agent. Its thread goes on.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let limit = self.config.timeouts.call;
+        let looked = tokio::time::timeout(limit, self.work(look)).await;
+        looked.unwrap_or_else(|_| {
+            Err(VmError::Measure {
+                what: "the VM's memory".to_owned(),
+                reason: format!("that has taken more than {} s", limit.as_secs()),
+            })
+        })
+    }
 }
 
 /// Does what takes too long for a thread that others need.
@@ -290,4 +305,26 @@ pub(super) fn check_host_memory(needed: u64) -> Result<()> {
     }
     let available = measure::available_bytes()?;
     if needed > available { Err(VmError::HostMemory { needed, available }) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        hyperalloc::tests::Guest,
+        vm::{MOST_HANDS, supervisor::tests::shared},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_measures_does_not_wait_without_end_for_those_that_hang() {
+        let guest = Guest::new();
+        guest.boot();
+        let shared = shared(Arc::new(guest.reclaimer()));
+        let all = u32::try_from(MOST_HANDS).unwrap();
+        let hang = shared.hands.clone().try_acquire_many_owned(all).unwrap();
+        let looked: Result<()> = shared.look(|| unreachable!()).await;
+        assert!(matches!(looked, Err(VmError::Measure { .. })), "{looked:?}");
+        drop(hang);
+        assert_eq!(shared.look(|| Ok(7)).await, Ok(7));
+    }
 }

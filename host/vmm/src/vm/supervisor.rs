@@ -156,4 +156,4 @@ fn describe(status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

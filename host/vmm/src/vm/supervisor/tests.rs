@@ -70,7 +70,7 @@ impl Backend for Well {
 unused_devices!(Well);
 
 /// A VM with this reclaimer.
-fn shared(reclaimer: Arc<Reclaimer>) -> Arc<Shared> {
+pub(in crate::vm) fn shared(reclaimer: Arc<Reclaimer>) -> Arc<Shared> {
     let (kind, reason) = (AcceleratorKind::Tcg, String::new());
     Arc::new(Shared {
         config: VmConfig::new("a", "/dev/null", "/dev/null"),
