@@ -56,7 +56,7 @@ pub trait Vm: Send + Sync {
     fn delete<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
     /// The processes of a started container, with those that were added to it and all that these have started.
     fn processes<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Vec<Listed>>>;
-    /// What a pod or container uses now.
+    /// What a pod or container uses now. May be dropped at any time.
     fn usage<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<Usage>>;
     /// Changes the limits of a container; what is absent stays as it is. One that was not started has them when it starts,
     /// and is not being started meanwhile. If that fails, it has those that it had.

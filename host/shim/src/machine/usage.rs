@@ -7,6 +7,7 @@
 
 use super::{Machine, container::Made, pod::Pod};
 use crate::{error::Result, vm::Usage};
+use futures_util::future::join_all;
 use squeezy_protocol::{self as protocol, InstanceId};
 use std::sync::Arc;
 
@@ -25,9 +26,11 @@ impl Machine {
             Some(number) => booted.vm.partition_resident(number).await?,
             None => 0,
         };
+        let agent = booted.vm.agent()?;
+        let answers = join_all(running.iter().map(|made| agent.usage(made.id()))).await;
         let mut measured = Vec::new();
-        for made in &running {
-            match booted.vm.agent()?.usage(made.id()).await {
+        for (made, answer) in running.iter().zip(answers) {
+            match answer {
                 Ok(usage) => measured.push((made.id(), usage)),
                 // Others may have ended in the meantime.
                 Err(error) if only == Some(made.id()) => return Err(error.into()),

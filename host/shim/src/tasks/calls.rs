@@ -12,7 +12,7 @@ use crate::{
     events::Event,
     fifo::InputFifo,
     spec::Limits,
-    vm::{Ended, Listed, Signal, Usage, Use},
+    vm::{Ended, Listed, Signal, Use},
 };
 use containerd_shim_protos::{
     api::Mount,
@@ -290,15 +290,6 @@ impl Tasks {
         self.of_vm(self.vm.processes(&name.task)).await
     }
 
-    /// What a task uses now.
-    ///
-    /// # Errors
-    /// It is not there or does not run, or its VM does not say.
-    pub async fn usage(&self, name: &Name) -> Result<Usage> {
-        self.running(name)?;
-        self.of_vm(self.vm.usage(&name.task)).await
-    }
-
     /// Changes the limits of a container. One that does not run yet has them when it starts.
     ///
     /// # Errors
@@ -325,7 +316,7 @@ impl Tasks {
         self.of_vm(self.vm.resize(name, size)).await
     }
 
-    fn running(&self, name: &Name) -> Result<()> {
+    pub(super) fn running(&self, name: &Name) -> Result<()> {
         if self.table().created(name)?.phase.has_process() {
             return Ok(());
         }

@@ -13,6 +13,7 @@ mod pause;
 mod remove;
 mod run;
 mod task;
+mod usage;
 
 pub use task::{Create, Exit, Parts, Phase, Snapshot, Streams, What};
 
@@ -34,7 +35,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 use task::{Kind, Task};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 /// Most tasks of a server, and processes that were added to them: some 30 for each pod.
 const MAX_TASKS: usize = 1024;
@@ -49,6 +50,8 @@ pub struct Tasks {
     table: Mutex<Table>,
     /// Whether the VM has ended; no call to it is waited for from then on.
     vm_ended: watch::Sender<bool>,
+    /// When the VM has last not said in time what a task uses.
+    usage_late_at: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -67,6 +70,7 @@ impl Tasks {
             events,
             table: Mutex::default(),
             vm_ended: watch::channel(false).0,
+            usage_late_at: Mutex::default(),
         })
     }
 

@@ -5,6 +5,7 @@ mod life;
 mod orders;
 mod pause;
 mod remove;
+mod usage;
 
 use super::*;
 use crate::{
