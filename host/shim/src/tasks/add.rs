@@ -1,11 +1,11 @@
 //! Processes that are added to containers.
 
 use super::{
-    MAX_TASKS, Phase, Streams, Table, Tasks, not_found,
+    MAX_ADDED, MAX_TASKS, Phase, Streams, Table, Tasks, not_found,
     task::{Kind, Outputs, Task},
 };
 use crate::{
-    Name,
+    Id, Name,
     error::{Error, ErrorKind, Result},
     events::Event,
     spec::Process,
@@ -19,14 +19,15 @@ impl Tasks {
     /// Adds a process to a container that runs, without starting it. If this fails, nothing of it is left.
     ///
     /// # Errors
-    /// There is one of this name already or there are too many, the container does not run, or the streams cannot be
-    /// opened.
+    /// There is one of this name already or there are too many, in its pod or in the VM, the container does not run, or the
+    /// streams cannot be opened.
     pub async fn add(&self, name: &Name, process: Process, streams: Streams) -> Result<()> {
         let has_input = !streams.stdin.is_empty();
         let _turn = {
             let mut table = self.table();
-            let pod = table.check_container(&name.task)?;
-            let (pid, bundle) = (pod.pid, pod.bundle.clone());
+            let container = table.check_container(&name.task)?;
+            table.check_pod_takes_process(&name.task, &container.kind)?;
+            let (pid, bundle) = (container.pid, container.bundle.clone());
             let added = Arc::new(Added { process, has_input });
             let kind = Kind::Added(added.clone());
             let task = Task::new(kind, bundle, streams.clone(), Some(&added.process));
@@ -56,6 +57,29 @@ impl Tasks {
 }
 
 impl Table {
+    /// Whether one more process may be added in the pod of this container.
+    fn check_pod_takes_process(&self, container: &Id, kind: &Kind) -> Result<()> {
+        let containers = match kind {
+            Kind::Container(pod) => self.containers_of(pod),
+            _ => vec![container.clone().into()],
+        };
+        let counts = |(name, task): &(&Name, &Task)| {
+            name.added.is_some()
+                && task.phase != Phase::Stopped
+                && containers.iter().any(|container| container.task == name.task)
+        };
+        if self.tasks.iter().filter(counts).count() >= MAX_ADDED {
+            return Err(Error::new(
+                ErrorKind::Full,
+                format_args!(
+                    "{MAX_ADDED} processes that were added to the pod's containers, as by `exec` and probes, run already, \
+                     and a pod has no more: end one of them first"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// Enters a task, or a process that is added to one, so that there is no other of its name from now on. Whoever has
     /// what this returns has its turn.
     pub(super) fn enter(&mut self, name: &Name, task: Task) -> Result<OwnedMutexGuard<()>> {

@@ -39,6 +39,9 @@ use tokio::{sync::watch, time::Instant};
 
 /// Most tasks of a server, and processes that were added to them: some 30 for each pod.
 const MAX_TASKS: usize = 1024;
+/// Most processes that were added to the containers of one pod and have not ended: few of all that a VM runs, so that
+/// other pods can have theirs, and their containers.
+const MAX_ADDED: usize = 32;
 /// The exit status of what ends with its VM.
 const VM_ENDED: u8 = 255;
 

@@ -119,12 +119,27 @@ async fn a_terminal_is_resized_while_its_process_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn added_processes_are_bounded() {
+async fn processes_added_to_one_pod_leave_room_for_those_of_others() {
     let bench = running().await;
-    for number in 2..MAX_TASKS {
-        bench.add(&format!("in/more-{number}")).await.unwrap();
+    bench.create("also-in", What::Container(id("pod"), parts())).await.unwrap();
+    bench.create("single", What::Single(pod(), parts())).await.unwrap();
+    for container in ["also-in", "single"] {
+        bench.tasks.start(&name(container)).await.unwrap();
     }
-    assert_eq!(bench.add("in/one-more").await.unwrap_err().kind, ErrorKind::Full);
+    for container in ["in", "single"] {
+        for number in 0..MAX_ADDED {
+            bench.add(&format!("{container}/{number}")).await.unwrap();
+        }
+    }
+    for added in ["in/x", "also-in/x", "single/x"] {
+        let refused = bench.add(added).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Full, "{added}");
+        assert!(refused.message.starts_with("32 processes"), "{refused}");
+    }
+    // One that has ended has no place, also if containerd never deletes it.
+    bench.tasks.kill(&name("in/0"), Signal::KILL, false).await.unwrap();
+    bench.add("also-in/x").await.unwrap();
+    assert_eq!(bench.add("in/x").await.unwrap_err().kind, ErrorKind::Full);
 }
 
 #[tokio::test]
