@@ -173,7 +173,7 @@ pub struct InstanceSpec {
     /// environment, in the instance's root. Without one, nothing is executed: until it is stopped, the instance keeps
     /// what those beside it share with it, and none of their processes can end it, or enter it.
     pub command: Vec<String>,
-    /// Its whole environment.
+    /// Its whole environment, but for `HOME`: without it, that is what the root's `/etc/passwd` says of its user, or `/`.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Its working directory. If that is not in its root, and the root is its own, it is made.

@@ -59,7 +59,8 @@ log_has() {
 }
 
 make_layer
-mkdir "$work/layer/srv"
+mkdir "$work/layer/srv" "$work/layer/etc"
+echo "root:x:0:0:root:/root:/bin/sh" >"$work/layer/etc/passwd"
 make_image "$work/layer"
 start_with_image
 mounts >"$work/mounts"
@@ -69,7 +70,7 @@ ids[web]=$(crictl runp --runtime squeezy "$work/pods/web.json")
 # shellcheck disable=SC2016 # these are for the containers' shells
 main='
 	trap "echo is told; exit 7" TERM
-	echo "$NAME $(cat /proc/sys/kernel/hostname) $(cat /etc/hostname) $(pwd)"
+	echo "$NAME $(cat /proc/sys/kernel/hostname) $(cat /etc/hostname) $(pwd) $HOME"
 	busybox mkdir /data; busybox chown 7:8 /data; busybox ls -ln / | busybox awk "/data/ { print \$3, \$4 }"
 	grep -E "Cap(Eff|Bnd)|NoNewPrivs|Seccomp:" /proc/self/status | busybox awk "{ print \$2 }"
 	[ "$(busybox awk "/Seccomp_filters/ { print \$2 }" /proc/self/status)" -gt 1 ] && echo profile
@@ -78,7 +79,7 @@ main='
 	exec 3<>/dev/ptmx; ls /dev/pts; echo error >&2
 	busybox httpd -p 80 -h /etc
 	while :; do sleep 0.1; done' side='
-	busybox id -u; busybox id -G; grep -E "Cap(Eff|Bnd)|NoNewPrivs" /proc/self/status | busybox awk "{ print \$2 }"
+	echo "$HOME"; busybox id -u; busybox id -G; grep -E "Cap(Eff|Bnd)|NoNewPrivs" /proc/self/status | busybox awk "{ print \$2 }"
 	busybox mkdir /tmp/new 2>&1; (echo x >/x) 2>/dev/null || echo read-only
 	until busybox wget -q -O - http://127.0.0.1/hostname 2>/dev/null; do sleep 0.1; done
 	exec sleep 100000'
@@ -96,11 +97,11 @@ until_true 30 log_has side web
 until_true 30 log_has main ptmx
 until_true 30 log_has main error
 said=$(crictl logs "${ids[main]}" 2>"$work/error" | tr '\n' ' ')
-expected='shop web web /srv/new 7 8 00000000a80425fb 00000000a80425fb 0 2 profile read-only closed 0 ptmx '
+expected='shop web web /srv/new /root 7 8 00000000a80425fb 00000000a80425fb 0 2 profile read-only closed 0 ptmx '
 [ "$said" = "$expected" ] || die "main said: $said"
 [ "$(cat "$work/error")" = error ] || die "main said: $(cat "$work/error")"
 said=$(crictl logs "${ids[side]}" 2>&1 | tr '\n' ' ')
-expected='1000 50 7 0000000000000000 00000000a80425fa 1 mkdir: can'\''t create directory '\''/tmp/new'\'': Invalid cross-device link read-only web '
+expected='/ 1000 50 7 0000000000000000 00000000a80425fa 1 mkdir: can'\''t create directory '\''/tmp/new'\'': Invalid cross-device link read-only web '
 [ "$said" = "$expected" ] || die "side said: $said"
 [ "$(pgrep -c qemu-system)" = 1 ] || die "there is not one VM"
 
@@ -108,8 +109,9 @@ echo "its state, processes and metrics"
 for name in main side; do
 	is state $name CONTAINER_RUNNING || die "$name is $(what state $name)"
 done
-said=$(crictl exec --sync "${ids[main]}" sh -c 'cat /data/file 2>/dev/null; echo own >/data/file; busybox id -u; cat /data/file' | tr '\n' ' ')
-[[ $said == "0 own "* ]] || die "it said: $said"
+# shellcheck disable=SC2016 # it is for the container's shell
+said=$(crictl exec --sync "${ids[main]}" sh -c 'cat /data/file 2>/dev/null; echo own >/data/file; busybox id -u; echo $HOME; cat /data/file' | tr '\n' ' ')
+[[ $said == "0 /root own "* ]] || die "it said: $said"
 said=$(crictl exec --sync "${ids[main]}" sh -c 'echo error >&2; exit 3' 2>&1) && die "it did not fail: $said"
 [[ $said == *"exited with 3: error"* ]] || die "it said: $said"
 has_metrics() {

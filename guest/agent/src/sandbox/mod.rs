@@ -9,6 +9,7 @@
 
 mod beneath;
 mod companion;
+mod home;
 pub mod init;
 mod limits;
 mod network;
@@ -322,6 +323,7 @@ impl Command {
         Self { arguments: vec![program.clone(), argument], program, environment: Vec::new() }
     }
 
+    /// What the spec says, in the root of this process.
     fn new(spec: &InstanceSpec) -> Result<Self, Failure> {
         let text = |text: String| {
             CString::new(text).map_err(|_| {
@@ -336,14 +338,14 @@ impl Command {
             let message = format!("executing {name}: it is in no directory of PATH");
             Failure::new(ErrorCode::Invalid, message)
         })?;
+        let variables = spec.environment.iter().map(|(name, value)| format!("{name}={value}"));
+        // As runc does, which containerd relies on.
+        let home = (!spec.environment.contains_key("HOME"))
+            .then(|| format!("HOME={}", home::of(spec.user.user)));
         Ok(Self {
             program: text(program)?,
             arguments: spec.command.iter().cloned().map(text).collect::<Result<_, _>>()?,
-            environment: spec
-                .environment
-                .iter()
-                .map(|(name, value)| text(format!("{name}={value}")))
-                .collect::<Result<_, _>>()?,
+            environment: variables.chain(home).map(text).collect::<Result<_, _>>()?,
         })
     }
 

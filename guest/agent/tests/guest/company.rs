@@ -31,6 +31,29 @@ async fn said(client: &Client, id: &str, words: &str) {
     }
 }
 
+pub(super) async fn a_home_is_where_the_root_says(client: &Client) {
+    let script = "echo own $HOME; mkdir /etc; echo app:x:7:7::/srv/app:/bin/sh > /etc/passwd
+        echo ready; while :; do sleep 0.1; done";
+    client.start(shell("outer", script)).await.unwrap();
+    said(client, "outer", "own /\nready\n").await;
+    let home = async |user: u16| {
+        let mut spec = inside("more", "outer", "echo $HOME");
+        spec["user"] = json!({"user": user, "group": 7});
+        run(client, spec).await.1
+    };
+    assert_eq!(home(7).await, "/srv/app\n");
+    assert_eq!(home(8).await, "/\n");
+    let mut spec = inside("more", "outer", "echo $HOME");
+    spec["environment"]["HOME"] = "/of/the/spec".into();
+    assert_eq!(run(client, spec).await.1, "/of/the/spec\n");
+    // Nobody writes to it.
+    let script = "rm /etc/passwd && busybox mkfifo /etc/passwd";
+    let (reason, log) = run(client, inside("more", "outer", script)).await;
+    assert_eq!(reason, ExitReason::Exited(0), "{log}");
+    assert_eq!(home(7).await, "/\n");
+    client.delete("outer", 0).await;
+}
+
 pub(super) async fn a_process_inside_has_everything_of_its_instance(client: &Client) {
     let script = "echo own > /tmp/file; echo ready; while :; do sleep 0.1; done";
     let mut spec = shell("outer", script);

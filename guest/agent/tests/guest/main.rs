@@ -115,6 +115,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(streams_lose_nothing);
     case!(an_instance_is_whoever_it_is_told_to_be);
     case!(signals_are_sent_as_told);
+    case!(a_home_is_where_the_root_says);
     case!(a_process_inside_has_everything_of_its_instance);
     case!(instances_beside_each_other_share_what_a_pod_shares);
     case!(instances_beside_each_other_may_share_their_processes);
