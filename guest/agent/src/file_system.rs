@@ -5,7 +5,7 @@
 //! made by the agent, which keeps it until the instance has ended: volumes may cover all that leads to it in the root.
 //! Beside what the instance writes to, there can be a file in it from which it reads the limit of its memory.
 
-use crate::init::mount_filesystem;
+use crate::{detached, init::mount_filesystem};
 use rustix::{
     fs::{Mode, OFlags, fstatvfs, openat},
     io::Errno,
@@ -77,8 +77,7 @@ impl FileSystem {
 
     /// Leaves it. If that was the last that had it, its files are gone when this returns.
     pub async fn leave(self) {
-        // They may be gigabytes.
-        let _ = tokio::task::spawn_blocking(move || drop(self)).await;
+        detached::leave(self).await;
     }
 }
 

@@ -4,10 +4,11 @@
 //! hot-plugging.
 
 use crate::{
+    detached::{detach, leave},
     error::ApiError,
     init::{device_of, mount_filesystem},
 };
-use rustix::mount::{MountFlags, UnmountFlags, unmount};
+use rustix::mount::MountFlags;
 use squeezy_protocol::{ErrorCode, Layer};
 use std::{
     cell::RefCell,
@@ -68,18 +69,20 @@ impl Layers {
     /// If it fails, nothing can be started on the layer, and it can be removed again.
     pub async fn remove(&self, offset_bytes: u64) -> Result<(), ApiError> {
         let pool = pool()?;
-        let number = {
+        let (number, files) = {
             let mut known = self.known.borrow_mut();
             let known = known.get_mut(&offset_bytes).ok_or_else(|| no_layer(offset_bytes))?;
-            let failed = |error: io::Error| broken(known.layer, error);
+            let mut files = None;
             if !known.is_leaving {
-                unmount(directory(offset_bytes), UnmountFlags::empty())
-                    .map_err(|error| failed(error.into()))?;
+                let directory = directory(offset_bytes);
+                let detached = detach(Path::new(&directory));
+                files = Some(detached.map_err(|error| broken(known.layer, error.into()))?);
                 known.is_leaving = true;
-                let _ = fs::remove_dir(directory(offset_bytes));
+                let _ = fs::remove_dir(directory);
             }
-            known.number
+            (known.number, files)
         };
+        leave(files).await;
         let deleted = async {
             loop {
                 match delete_partition(&pool, number) {

@@ -9,6 +9,7 @@ pub mod abi;
 pub mod body;
 pub mod cgroup;
 pub mod clock;
+mod detached;
 pub mod error;
 pub mod file_system;
 pub mod init;

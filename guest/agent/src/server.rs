@@ -145,7 +145,7 @@ async fn route(state: &Rc<State>, request: Request<Incoming>) -> Result<Response
         }
         (&Method::DELETE, ["volumes", number]) => {
             let number = number.parse().map_err(|_| no_such_path(path))?;
-            state.instances.volumes.remove(number)?;
+            state.instances.volumes.remove(number).await?;
             Ok(empty(StatusCode::NO_CONTENT))
         }
         (&Method::POST, ["networks", number]) => {

@@ -4,8 +4,15 @@
 //! there, and names in it are what the host has said. Into a volume that instances write to, the agent never looks; the
 //! sandbox finds parts of it, and follows no link there.
 
-use crate::{error::ApiError, init::mount_filesystem};
-use rustix::mount::{MountFlags, UnmountFlags, mount_remount, unmount};
+use crate::{
+    detached::{detach, leave},
+    error::ApiError,
+    init::mount_filesystem,
+};
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, mount_remount},
+};
 use squeezy_protocol::{
     ErrorCode, FileContent, FileOwner, MAX_BODY_BYTES, Volume, VolumeMount, is_name,
 };
@@ -14,7 +21,10 @@ use std::{
     collections::{BTreeMap, HashSet},
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, lchown, symlink},
+    },
     path::{Path, PathBuf},
 };
 
@@ -106,14 +116,14 @@ impl Volumes {
         Ok(bytes)
     }
 
-    /// Removes a volume. Instances that have it keep it to their end.
-    pub fn remove(&self, number: u32) -> Result<(), ApiError> {
-        let mut known = self.known.borrow_mut();
-        if !known.contains_key(&number) {
+    /// Removes a volume. Instances that have it keep it to their end; without any, its files are gone when this returns.
+    pub async fn remove(&self, number: u32) -> Result<(), ApiError> {
+        if !self.known.borrow().contains_key(&number) {
             return Err(no_volume(number));
         }
-        unmake(&directory(number)).map_err(|error| failed(number, error))?;
-        known.remove(&number);
+        let files = unmake(&directory(number)).map_err(|error| failed(number, error))?;
+        self.known.borrow_mut().remove(&number);
+        leave(files).await;
         Ok(())
     }
 
@@ -179,12 +189,15 @@ fn limit(directory: &Path, bytes: u64, files: u32) -> io::Result<()> {
     Ok(mount_remount(directory, safe, limits(bytes, files).as_str())?)
 }
 
-fn unmake(directory: &Path) -> io::Result<()> {
-    match unmount(directory, UnmountFlags::DETACH) {
+/// Removes where a volume is, and returns what has its files still.
+fn unmake(directory: &Path) -> io::Result<Option<OwnedFd>> {
+    let files = match detach(directory) {
         // It was not mounted.
-        Ok(()) | Err(rustix::io::Errno::INVAL) => fs::remove_dir(directory),
-        Err(error) => Err(error.into()),
-    }
+        Err(Errno::INVAL) => None,
+        detached => Some(detached?),
+    };
+    fs::remove_dir(directory)?;
+    Ok(files)
 }
 
 /// Makes the files of a volume those that the host wants. Whoever reads one sees the old or the new one; links change

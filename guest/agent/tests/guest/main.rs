@@ -126,6 +126,7 @@ async fn the_whole_agent_in_one_vm() {
     case!(a_terminal_is_one_stream_that_can_be_resized);
     case!(files_of_the_host_are_read_and_change);
     case!(an_empty_volume_is_shared_and_has_an_end);
+    case!(calls_are_answered_while_the_files_of_a_volume_are_freed);
     case!(a_part_of_a_volume_is_found_or_made);
     case!(links_that_change_lead_no_part_out_of_its_volume);
     case!(volumes_are_nowhere_but_in_the_root);

@@ -2,6 +2,7 @@
 
 use super::*;
 use squeezy_protocol::FileContent;
+use std::pin::pin;
 
 fn file(path: &str, content: &str) -> Value {
     json!({
@@ -134,6 +135,32 @@ pub(super) async fn an_empty_volume_is_shared_and_has_an_end(client: &Client) {
     );
     client.delete("writes", 0).await;
     sent(client, "DELETE", 3, String::new()).await;
+}
+
+pub(super) async fn calls_are_answered_while_the_files_of_a_volume_are_freed(client: &Client) {
+    const ATTEMPTS: usize = 20;
+    let mut large: Value = serde_json::from_str(&writable(0o777)).unwrap();
+    large["limit_bytes"] = (64 << 20).into();
+    let all = json!([{"volume": 11, "target": "/all", "read_only": false}]);
+    let script = "busybox dd if=/dev/zero of=/all/large bs=1M count=60 2> /dev/null";
+    // The agent gets the removal first. Whether the list is answered before the files are gone is not up to it alone.
+    for _ in 0..ATTEMPTS {
+        sent(client, "POST", 11, large.to_string()).await;
+        let (reason, log) = run(client, mounted("fills", script, all.clone())).await;
+        assert_eq!(reason, ExitReason::Exited(0), "{log}");
+        let mut removal = pin!(client.call("DELETE", "/v1/volumes/11", ""));
+        let mut list = pin!(client.call("GET", "/v1/instances", ""));
+        let (removed, is_answered) = tokio::select! {
+            biased;
+            removed = &mut removal => (removed, false),
+            _ = &mut list => (removal.await, true),
+        };
+        assert_eq!(removed.status, StatusCode::NO_CONTENT, "{removed:?}");
+        if is_answered {
+            return;
+        }
+    }
+    panic!("{ATTEMPTS} times, nothing was answered before the files were gone");
 }
 
 fn part(path: &str, target: &str) -> Value {
