@@ -60,9 +60,10 @@ impl AgentClient {
     ) -> Result<Self> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .timer(timer)
-            // Detects a hung guest during any call, however long the call may take.
+            // Detects a hung guest, during calls of any length and without any.
             .keep_alive_interval(Some(Duration::from_secs(5)))
             .keep_alive_timeout(Duration::from_secs(15))
+            .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .handshake(TokioIo::new(channel))
@@ -71,7 +72,7 @@ impl AgentClient {
         let lost = fate.clone();
         tokio::spawn(async move {
             let reason = match connection.await {
-                Ok(()) => "it has closed the channel".to_owned(),
+                Ok(()) => "it has closed the channel, or answers no more".to_owned(),
                 Err(error) => chain(&error),
             };
             tracing::debug!(reason, "the agent's channel has closed");
@@ -640,5 +641,19 @@ mod tests {
         let both = async { tokio::join!(waiting, ends) };
         let (waited, ()) = timeout(Duration::from_secs(30), both).await.expect("nobody finds out");
         assert!(matches!(waited, Err(VmError::AgentLost(_))), "{waited:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_hangs_is_found_without_a_call_unless_its_vm_is_paused() {
+        let (ours, _silent) = UnixStream::pair().unwrap();
+        let (paused, timer) = watch::channel(true);
+        let fate = Fate::new();
+        let limit = Duration::from_secs(10);
+        let _client =
+            AgentClient::connect(ours, fate.clone(), RunningTime(timer), limit).await.unwrap();
+        let sealed = timeout(Duration::from_secs(1000), fate.sealed()).await;
+        assert!(sealed.is_err(), "it is paused");
+        paused.send_replace(false);
+        timeout(Duration::from_secs(30), fate.sealed()).await.expect("nobody finds out");
     }
 }
