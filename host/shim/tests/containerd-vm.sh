@@ -263,11 +263,13 @@ wait "$waits" || status=$?
 [ "$status" = 137 ] || die "status $status instead of 137"
 
 echo "several containers of a pod"
-# in_pod ID COMMAND...: a container of the pod `pod`, with more options of ctr in `options`.
+# in_pod ID COMMAND...: a container of the pod `pod`, which kubelet would call 7d0c3b4e, with more options of ctr in
+# `options`.
 in_pod() {
 	# shellcheck disable=SC2086
 	ctr run ${options---rm} ${mounts-} --annotation io.kubernetes.cri.container-type=container \
-		--annotation io.kubernetes.cri.sandbox-id=pod --runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
+		--annotation io.kubernetes.cri.sandbox-id=pod --annotation io.kubernetes.cri.sandbox-uid=7d0c3b4e \
+		--runtime io.containerd.squeezy.v2 "$image" "$@" </dev/null
 }
 ctr run --detach --null-io --annotation io.kubernetes.cri.container-type=sandbox --annotation io.kubernetes.cri.sandbox-id=pod \
 	--annotation io.kubernetes.cri.sandbox-memory=134217728 --runtime io.containerd.squeezy.v2 "$image" pod sleep 1 </dev/null
@@ -314,7 +316,7 @@ echo "volumes"
 kubelet=$work/kubelet/pods/7d0c3b4e
 config=$kubelet/volumes/kubernetes.io~configmap/config
 cache=$kubelet/volumes/kubernetes.io~empty-dir/cache
-shm=$work/sandboxes/5f/shm
+shm=$work/sandboxes/pod/shm
 mkdir -p "$config" "$cache" "$kubelet/containers/main" "$shm"
 chmod 777 "$cache"
 chmod 1777 "$shm"
@@ -398,7 +400,8 @@ mkfifo "$work/rw/fifo"
 for refused in "$(bind "$work/rw" /data rw)|can be written to" "$(bind "$work/rw" /data ro)|neither a file nor" \
 	"$(bind "$work/large" /data ro)|more than 1 MiB" "$(bind "$config" /proc/x ro)|volume at /proc/x" \
 	"$(bind "$config" /proc/self/root/x ro)|volume at" "$(bind "$config" /odd/x ro)|volume at" \
-	"$(bind "$parts/cache/main/2" /data rw)|out in it is a link" "$(bind "$parts/claim/main/5" /data rw)|can be written to"; do
+	"$(bind "$parts/cache/main/2" /data rw)|out in it is a link" "$(bind "$parts/claim/main/5" /data rw)|can be written to" \
+	"$(bind "${kubelet%/*}/other/volumes/kubernetes.io~empty-dir/cache" /data rw)|can be written to"; do
 	said=$(mounts=${refused%|*} in_pod refused echo hello 2>&1) && die "it ran with ${refused%|*}: $said"
 	[[ $said == *"${refused#*|}"* ]] || die "it said: $said"
 	ctr task rm --force refused >/dev/null 2>&1 || true

@@ -107,7 +107,7 @@ fn root(document: &Document) -> Result<Root> {
         is_read_only: document.root.readonly,
         hidden_paths: paths(&document.linux.masked_paths)?,
         read_only_paths: paths(&document.linux.readonly_paths)?,
-        volumes: volumes(&document.mounts)?,
+        volumes: volumes(document)?,
         sees_limits: document.mounts.iter().any(Mount::is_cgroup),
         sees_message_queues: document.mounts.iter().any(Mount::is_message_queues),
     })

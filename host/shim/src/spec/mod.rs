@@ -40,6 +40,7 @@ const MAX_LAYERS: usize = 128;
 
 const TYPE: &str = "io.kubernetes.cri.container-type";
 const POD: &str = "io.kubernetes.cri.sandbox-id";
+const UID: &str = "io.kubernetes.cri.sandbox-uid";
 
 /// A bundle's spec: what the task is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Pods.
 
-use super::{absolute, cgroup, document::Document, refused};
+use super::{UID, absolute, cgroup, document::Document, refused};
 use crate::{
     Id,
     cgroup::MOST_SHARES,
@@ -12,7 +12,6 @@ use std::{path::PathBuf, time::Duration};
 
 const NAMESPACE: &str = "io.kubernetes.cri.sandbox-namespace";
 const NAME: &str = "io.kubernetes.cri.sandbox-name";
-const UID: &str = "io.kubernetes.cri.sandbox-uid";
 const POD_MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
 const POD_SHARES: &str = "io.kubernetes.cri.sandbox-cpu-shares";
 const VM: &str = "dev.squeezy/vm";

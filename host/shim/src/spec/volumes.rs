@@ -3,7 +3,11 @@
 //! A VM has no directory of the host. What a container only reads is copied, and so are the three files that containerd
 //! makes for each pod; what a pod has for itself is in the VM. Nothing else is possible.
 
-use super::{absolute, document, refused};
+use super::{
+    POD, UID, absolute,
+    document::{Document, Mount},
+    refused,
+};
 use crate::error::{Error, Result};
 use squeezy_protocol::{self as protocol, VolumeMount};
 use std::path::{Component, Path, PathBuf};
@@ -34,13 +38,23 @@ pub enum VolumeKind {
     Part,
 }
 
+/// What the pod of a container is called in paths. What is missing there, no path has.
+struct Names<'a> {
+    /// By kubelet. containerd says it since 1.6.11.
+    uid: Option<&'a str>,
+    /// By containerd.
+    id: Option<&'a str>,
+}
+
 /// The volumes of a container, in their order.
 ///
 /// # Errors
 /// One is none of these; its name is said.
-pub(super) fn volumes(mounts: &[document::Mount]) -> Result<Vec<Volume>> {
-    let volumes: Vec<Volume> =
-        mounts.iter().filter_map(|mount| volume(mount).transpose()).collect::<Result<_>>()?;
+pub(super) fn volumes(document: &Document) -> Result<Vec<Volume>> {
+    let annotation = |name: &str| document.annotations.get(name).map(String::as_str);
+    let pod = Names { uid: annotation(UID), id: annotation(POD) };
+    let volumes = document.mounts.iter().filter_map(|mount| volume(mount, &pod).transpose());
+    let volumes: Vec<Volume> = volumes.collect::<Result<_>>()?;
     if volumes.len() > protocol::Volume::MAX_OF_INSTANCE {
         return refused(&format!(
             "a container with more than {} volumes",
@@ -51,7 +65,7 @@ pub(super) fn volumes(mounts: &[document::Mount]) -> Result<Vec<Volume>> {
 }
 
 /// The volume that a mount is; nothing if it is made in the VM.
-fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
+fn volume(mount: &Mount, pod: &Names<'_>) -> Result<Option<Volume>> {
     let has = |option: &str| mount.has(option);
     let target = mount.destination.as_str();
     let is_read_only = has("ro");
@@ -69,7 +83,7 @@ fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
     if has("slave") || has("rslave") {
         return refused(&format!("a volume with the host's later mounts in it ({target:?})"));
     }
-    let kind = match known(&source) {
+    let kind = match known(&source, pod) {
         Some(kind) => kind,
         None if is_read_only => VolumeKind::Copy,
         None => {
@@ -90,22 +104,32 @@ fn volume(mount: &document::Mount) -> Result<Option<Volume>> {
     Ok(Some(Volume { target: target.to_owned(), source, kind, is_read_only }))
 }
 
-/// What kubelet and containerd make for a pod, by the names that they give it.
-fn known(source: &Path) -> Option<VolumeKind> {
+/// What kubelet and containerd make for this pod, by the names that they give it. What has such names below others' is
+/// the host's, as all else.
+fn known(source: &Path, pod: &Names<'_>) -> Option<VolumeKind> {
     let name = |part| match part {
         Component::Normal(name) => name.to_str(),
         _ => None,
     };
     let names: Vec<&str> = source.components().filter_map(name).collect();
     match names.as_slice() {
-        [.., "pods", _, "volumes", "kubernetes.io~empty-dir", _] => Some(VolumeKind::Shared),
-        [.., "sandboxes", _, "shm"] => Some(VolumeKind::Shared),
-        [.., "pods", _, "volume-subpaths", _, _, _] => Some(VolumeKind::Part),
+        [.., "pods", uid, "volumes", "kubernetes.io~empty-dir", _] if pod.uid == Some(*uid) => {
+            Some(VolumeKind::Shared)
+        }
+        [.., "sandboxes", id, "shm"] if pod.id == Some(*id) => Some(VolumeKind::Shared),
+        [.., "pods", uid, "volume-subpaths", _, _, _] if pod.uid == Some(*uid) => {
+            Some(VolumeKind::Part)
+        }
         // Each container has one of its own, and may write to it.
-        [.., "pods", _, "etc-hosts"] => Some(VolumeKind::Copy),
-        [.., "sandboxes", _, "hosts" | "hostname" | "resolv.conf"] => Some(VolumeKind::Copy),
+        [.., "pods", uid, "etc-hosts"] if pod.uid == Some(*uid) => Some(VolumeKind::Copy),
+        [.., "sandboxes", id, "hosts" | "hostname" | "resolv.conf"] if pod.id == Some(*id) => {
+            Some(VolumeKind::Copy)
+        }
         // Where kubelet reads why a container has ended.
-        [.., "pods", _, "containers", _, _] => Some(VolumeKind::Report),
+        [.., "pods", uid, "containers", _, _] if pod.uid == Some(*uid) => Some(VolumeKind::Report),
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
