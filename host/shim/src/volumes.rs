@@ -34,8 +34,6 @@ const ADDED_FILES: u32 = 2;
 /// What a file takes of the guest's memory beside its content, in bytes, and from which length on a link takes a page.
 const FILE_BYTES: u64 = 1024;
 const SHORT_LINK_BYTES: usize = 128;
-/// Whoever has a number that no container has.
-const NOBODY: u16 = 65534;
 /// The link that kubelet changes when the files of a volume do, and how often it may while they are read.
 const DATA: &CStr = c"..data";
 const ATTEMPTS: usize = 5;
@@ -91,7 +89,8 @@ fn bytes_of(file: &VolumeFile) -> u64 {
 /// Reads a file or directory of the host.
 ///
 /// # Errors
-/// It cannot be read, has something in it that is no file, directory or link, or more than a volume may have.
+/// It cannot be read, has something in it that is no file, directory or link, or more than a volume may have, or somebody
+/// whom no container has owns something of it.
 pub fn copy(source: &Path) -> io::Result<Copied> {
     // Opening a device to read it may do something.
     let place = openat(CWD, source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -104,7 +103,7 @@ pub fn copy(source: &Path) -> io::Result<Copied> {
         FileType::Directory => copy_directory(&open()?, &found),
         FileType::RegularFile => {
             let content = FileContent::File(content(open()?, 0)?);
-            let file = VolumeFile { path: FILE.to_owned(), owner: owner(&found), content };
+            let file = VolumeFile { path: FILE.to_owned(), owner: owner(&found)?, content };
             let directory = FileOwner { user: 0, group: 0, mode: 0o755 };
             Copied::new(vec![file], directory, true)
         }
@@ -115,7 +114,7 @@ pub fn copy(source: &Path) -> io::Result<Copied> {
 /// An empty volume in place of a directory of the host, with at most so many bytes and files.
 ///
 /// # Errors
-/// It is no directory, or one of huge pages.
+/// It is no directory, or one of huge pages, or somebody whom no container has owns it.
 pub fn instead_of(source: &Path, most_bytes: u64, most_files: u32) -> io::Result<Volume> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat(CWD, source, flags, Mode::empty())?;
@@ -130,7 +129,7 @@ pub fn instead_of(source: &Path, most_bytes: u64, most_files: u32) -> io::Result
         limit_bytes: limit_bytes.max(PAGE_BYTES),
         limit_files: most_files,
         writable: true,
-        owner: owner(&fstat(&opened)?),
+        owner: owner(&fstat(&opened)?)?,
         files: Vec::new(),
     })
 }
@@ -157,7 +156,7 @@ fn copy_directory(directory: &OwnedFd, found: &Stat) -> io::Result<Copied> {
         let mut reading = Reading::default();
         match reading.directory(directory.as_fd(), "", 1) {
             Ok(()) if version() == before => {
-                return Copied::new(reading.files, owner(found), false);
+                return Copied::new(reading.files, owner(found)?, false);
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             // It has changed in the meantime.
@@ -208,8 +207,9 @@ impl Reading {
     ) -> io::Result<()> {
         let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let owner = owner(&found)?;
         let mut push = |path: String, content| {
-            self.files.push(VolumeFile { path, owner: owner(&found), content });
+            self.files.push(VolumeFile { path, owner, content });
         };
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Directory => {
@@ -254,13 +254,22 @@ fn content(opened: OwnedFd, read: usize) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn owner(found: &Stat) -> FileOwner {
-    let number = |id: u32| u16::try_from(id).unwrap_or(NOBODY);
-    FileOwner {
-        user: number(found.st_uid),
-        group: number(found.st_gid),
+/// Whose a file is. A container has 65,536 users of its own.
+fn owner(found: &Stat) -> io::Result<FileOwner> {
+    let number = |number: u32| {
+        u16::try_from(number).map_err(|_| {
+            wrong(&format!(
+                "it, or something in it, is of a user or a group above {}, {number}, which is not supported by this \
+                 runtime",
+                u16::MAX
+            ))
+        })
+    };
+    Ok(FileOwner {
+        user: number(found.st_uid)?,
+        group: number(found.st_gid)?,
         mode: (found.st_mode & 0o7777) as u16,
-    }
+    })
 }
 
 fn wrong(what: &str) -> io::Error {

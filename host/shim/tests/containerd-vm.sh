@@ -394,11 +394,13 @@ said=$(mounts="$some $(bind "$parts/cache/main/0" /logs rw)" in_pod writes sh -c
 [ "$(mounts="$all $(bind "$fast" /fast ro)" in_pod reads cat /fast/a/b/file)" = fast ] || die "a part is none of the directory in memory"
 [ -z "$(find "$cache" "$fast" -type f)" ] || die "something is on the host: $(find "$cache" "$fast")"
 # What is refused, by name, and does not leave anything.
-mkdir "$work/rw" "$work/large"
+mkdir "$work/rw" "$work/large" "$work/owned"
+chown 70000 "$work/owned"
 head -c 2097152 /dev/zero >"$work/large/file"
 mkfifo "$work/rw/fifo"
 for refused in "$(bind "$work/rw" /data rw)|can be written to" "$(bind "$work/rw" /data ro)|neither a file nor" \
-	"$(bind "$work/large" /data ro)|more than 1 MiB" "$(bind "$config" /proc/x ro)|volume at /proc/x" \
+	"$(bind "$work/large" /data ro)|more than 1 MiB" "$(bind "$work/owned" /data ro)|above 65535, 70000," \
+	"$(bind "$config" /proc/x ro)|volume at /proc/x" \
 	"$(bind "$config" /proc/self/root/x ro)|volume at" "$(bind "$config" /odd/x ro)|volume at" \
 	"$(bind "$parts/cache/main/2" /data rw)|out in it is a link" "$(bind "$parts/claim/main/5" /data rw)|can be written to" \
 	"$(bind "${kubelet%/*}/other/volumes/kubernetes.io~empty-dir/cache" /data rw)|can be written to"; do

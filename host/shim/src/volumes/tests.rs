@@ -1,5 +1,5 @@
 use super::*;
-use rustix::fs::mkfifoat;
+use rustix::fs::{mkfifoat, stat};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -119,6 +119,22 @@ fn what_a_volume_cannot_be_is_refused() {
     let odd = made("odd");
     fs::write(odd.join(Volume::NEW_NAME), "").unwrap();
     assert!(why(&odd).contains("no path"), "{}", why(&odd));
+}
+
+#[test]
+fn an_owner_whom_no_container_has_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let owned_by = |user: u32, group: u32| {
+        let mut found = stat(directory.path()).unwrap();
+        (found.st_uid, found.st_gid) = (user, group);
+        owner(&found)
+    };
+    let owner = owned_by(65535, 65534).unwrap();
+    assert_eq!((owner.user, owner.group), (65535, 65534));
+    for (user, group, named) in [(65536, 0, "65536"), (0, 70000, "70000")] {
+        let error = owned_by(user, group).unwrap_err().to_string();
+        assert!(error.contains(&format!("above 65535, {named},")), "{error}");
+    }
 }
 
 #[test]
