@@ -372,7 +372,7 @@ remove wide-3 >/dev/null
 parts=$kubelet/volume-subpaths
 fast=$kubelet/volumes/kubernetes.io~empty-dir/fast
 mkdir "$fast"
-mount -t tmpfs tmpfs "$fast"
+mount -t tmpfs -o size=4m tmpfs "$fast"
 # part VOLUME NUMBER DIRECTORY: the directory, made if it is not there, as a part for the container main.
 part() {
 	mkdir -p "$parts/$1/main/$2" "$3"
@@ -393,6 +393,11 @@ said=$(mounts="$some $(bind "$parts/cache/main/0" /logs rw)" in_pod writes sh -c
 [ "$(of_shares cat "/cache/logs/to day/file")" = today ] || die "a part is none of the directory"
 [ "$(mounts="$all $(bind "$fast" /fast ro)" in_pod reads cat /fast/a/b/file)" = fast ] || die "a part is none of the directory in memory"
 [ -z "$(find "$cache" "$fast" -type f)" ] || die "something is on the host: $(find "$cache" "$fast")"
+# One in memory has its own limit, and who reaches that goes on.
+said=$(mounts=$(bind "$fast" /fast rw) in_pod spills sh -c \
+	'busybox dd if=/dev/zero of=/fast/big bs=1M count=5 2>&1; busybox du -m /fast/big | busybox cut -f 1; busybox rm /fast/big')
+[[ $said == *"No space left"*$'\n'4 ]] || die "it said: $said"
+has_status shares RUNNING || die "it has ended with another one"
 # What is refused, by name, and does not leave anything.
 mkdir "$work/rw" "$work/large" "$work/owned"
 chown 70000 "$work/owned"

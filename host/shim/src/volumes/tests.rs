@@ -1,5 +1,5 @@
 use super::*;
-use rustix::fs::{mkfifoat, stat};
+use rustix::fs::{mkfifoat, stat, statfs};
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -160,10 +160,18 @@ fn a_report_is_written_back_only_to_a_file() {
 fn a_shared_directory_has_its_limits() {
     let directory = TempDir::new().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o1777)).unwrap();
-    let volume = instead_of(directory.path(), 1 << 30, 100).unwrap();
-    assert_eq!((volume.owner.mode, volume.limit_files), (0o1777, 100));
-    assert!(volume.writable && volume.limit_bytes <= 1 << 30);
+    let volume = instead_of(directory.path(), 1 << 20, 100).unwrap();
+    assert_eq!((volume.owner.mode, volume.limit_bytes, volume.limit_files), (0o1777, 1 << 20, 100));
+    assert!(volume.writable);
     volume.check().unwrap();
+    // One in memory has its own, if that is less.
+    let memory = Path::new("/dev/shm");
+    let found = statfs(memory).unwrap();
+    assert_eq!(found.f_type, TMPFS);
+    let limit_bytes = found.f_blocks * found.f_bsize.unsigned_abs();
+    for (most, expected) in [(u64::MAX, limit_bytes), (limit_bytes - 1, limit_bytes - 1)] {
+        assert_eq!(instead_of(memory, most, 100).unwrap().limit_bytes, expected);
+    }
     fs::write(directory.path().join("file"), "").unwrap();
     instead_of(&directory.path().join("file"), 1, 1).unwrap_err();
 }
