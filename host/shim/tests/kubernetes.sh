@@ -139,10 +139,17 @@ until_true 60 is "$web" "$restarts" 1
 until_true 60 is_ready "$web" True
 is "$web" '.status.containerStatuses[?(@.name=="helper")].restartCount' 0 || die "the other one was restarted, too"
 
-echo "a changed config map arrives"
+echo "a changed config map, secret and label arrive"
 begin=$EPOCHREALTIME
 kubectl patch configmap settings -p '{"data": {"page": "second"}}' >/dev/null
+kubectl patch secret password -p '{"stringData": {"password": "closesesame"}}' >/dev/null
+kubectl label pod "$web" --overwrite tier=back >/dev/null
 until_true 60 says "$web" settings/page second
+until_true 60 says "$web" password/password closesesame
+has_label() {
+	[[ $(page "$web" labels/labels) == *'tier="back"'* ]]
+}
+until_true 60 has_label
 echo "	after $(since "$begin")"
 
 echo "a pod that needs too much, one that crashes, one without a limit"
