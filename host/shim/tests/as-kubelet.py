@@ -3,9 +3,9 @@
 
 usage: as-kubelet.py NAME DIRECTORY [ADDRESS] < MANIFEST
 
-MANIFEST is a Pod or a Deployment in JSON, and NAME is to be the pod's. Without ADDRESS, DIRECTORY gets NAME.json. With it,
-which is the pod's, it gets NAME-CONTAINER.json for each container, and their names are printed. Their logs are to be in
-DIRECTORY/../logs.
+MANIFEST is a Pod or a Deployment in JSON, and NAME is to be the pod's. Without ADDRESS, DIRECTORY gets NAME.json, and the
+pod's runtime class is printed, which has to be there, and whose handler has the same name. With ADDRESS, which is the pod's,
+it gets NAME-CONTAINER.json for each container, and their names are printed. Their logs are to be in DIRECTORY/../logs.
 """
 
 import json
@@ -84,9 +84,12 @@ def main() -> None:
     spec = pod["spec"]
     if spec.get("volumes") or spec.get("initContainers"):
         sys.exit("as-kubelet.py: it knows neither volumes nor init containers")
+    if "runtimeClassName" not in spec:
+        sys.exit("as-kubelet.py: the pod has no runtime class")
     if len(sys.argv) == 3:
         said = said_of_pod(name, spec, pod["metadata"].get("annotations", {}), directory.parent / "logs")
         (directory / f"{name}.json").write_text(json.dumps(said))
+        print(spec["runtimeClassName"])
         return
     fields = {"metadata.name": name, "metadata.namespace": "default", "status.podIP": sys.argv[3], "status.hostIP": "127.0.0.1"}
     for container in spec["containers"]:
