@@ -12,12 +12,14 @@ export KUBECONFIG=$work/kubeconfig
 logs=$work/cluster-logs
 mkdir -p "$logs" "$work/keys" /var/lib/kubelet
 
-# kubelet sets these for the whole machine. It gets files that look like them instead.
+# kubelet sets these for the whole machine. It gets files that look like them instead. `settings` is what the machine has.
+declare -A settings
 for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
 	kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
 	file=$work/sys/${setting%=*}
 	mkdir -p "${file%/*}"
 	echo "${setting#*=}" >"$file"
+	settings[${setting%=*}]=$(cat "/proc/sys/${setting%=*}")
 	mount --bind "$file" "/proc/sys/${setting%=*}"
 done
 
@@ -95,10 +97,16 @@ start_cluster() {
 	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
 	until_true 60 kubectl --server="https://$api_service" get --raw /readyz
 }
+# stop_cluster: and fails if the machine has other settings than before.
 stop_cluster() {
-	local program
+	local program setting
 	for program in kubelet kube-proxy kube-scheduler kube-controller-manager kube-apiserver etcd; do
 		pkill -x "$(cut -c1-15 <<<"$program")"
+	done
+	for setting in "${!settings[@]}"; do
+		umount "/proc/sys/$setting"
+		[ "$(cat "/proc/sys/$setting")" = "${settings[$setting]}" ] ||
+			die "$setting of the machine is $(cat "/proc/sys/$setting"), and was ${settings[$setting]}"
 	done
 }
 
