@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Runs COUNT short containers, several at a time, and compares every byte of what they print.
+# Runs COUNT short containers with each containerd, several at a time, and compares every byte of what they print.
 # usage: host/shim/tests/output.sh SHIM COUNT
 set -euo pipefail
+if [ "${2-}" != inside ]; then
+	# shellcheck disable=SC2034 # it is for what is sourced
+	containerds=$("$(dirname "$0")/containerds.sh")
+fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"
 
@@ -37,7 +41,7 @@ work() {
 		check "$number" || return 1
 	done
 }
-echo "$count short containers"
+echo "containerd $(containerd --version | cut -d' ' -f3): $count short containers"
 started=()
 for worker in $(seq 0 $((workers - 1))); do
 	work "$worker" &
