@@ -72,6 +72,8 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through ctr, CRI a
 	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
 	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) \
 	host/shim/tests/containerd-vm.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
+	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) \
+	host/shim/tests/containerd-network.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/critest.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/output.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 100

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Runs pods of Debian's containerd in a VM, in network namespaces as a network plugin makes them.
+# Runs pods in a VM, in network namespaces as a network plugin makes them, by Debian's containerd unless `containerds` names
+# others.
 # usage: host/shim/tests/containerd-network.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
 	grpc=$("$(dirname "$0")/grpc/build.sh")
-	containerds=$grpc:$("$(dirname "$0")/get-containerd.sh")
+	[ -n "${containerds-}" ] || containerds=$("$(dirname "$0")/get-containerd.sh")
+	containerds=$(sed "s,^,$grpc:," <<<"$containerds")
 fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"
