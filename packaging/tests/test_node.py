@@ -237,6 +237,7 @@ class NodeTest(unittest.TestCase):
                 self.assertIn("containerd runs with this configuration", said)
                 self.assertEqual((self.snapshot(), self.restarts()), (installed, 1))
                 write(self.host / "var/lib/squeezy-shim/layers/some", "layer")
+                write(self.host / "run/squeezy/requests/socket", "")
                 self.remove()
                 self.assertEqual((self.without_inodes(), self.restarts()), (self.without_directories(before), 2))
                 self.remove()

@@ -107,6 +107,7 @@ cmp /etc/containerd/config.toml "$work/config-before.toml" || die "containerd's 
 # What was there before and has gone is a character device in an overlay.
 left=$(find "$work"/node/*/*/changed -name '*squeezy*' ! -type c)
 [ -z "$left" ] || die "left: $left"
+[ ! -e /run/squeezy ] || die "left: $(find /run/squeezy)"
 kubectl --namespace kube-system delete daemonset squeezy-removal --timeout=60s >/dev/null
 rm "$work/is-service"
 stop_cluster
