@@ -499,25 +499,30 @@ class NodeTest(unittest.TestCase):
         self.assertTrue((self.host / SHIM).exists())
 
     def test_a_containerd_that_serves_no_pods_with_it_is_restarted_without(self):
-        self.configure(DEBIAN)
-        write(self.host / "serves", "ok\n")
-        write(
-            self.host / "usr/bin/ctr",
-            '#!/bin/sh\nread -r said </serves; echo "io.containerd.grpc.v1  cri  linux/amd64  $said"\n',
-            0o755,
-        )
-        with (self.host / "usr/bin/systemctl").open("a") as script:
-            script.write(
-                "said=ok\nwhile read -r line; do case $line in *squeezy*) said=error ;; esac; done"
-                " </etc/containerd/config.toml\necho $said >/serves\n"
-            )
-        status, said = self.run_node("install")
-        self.assertEqual(status, 1)
-        self.assertIn("containerd serves no pods with the runtime, which was taken out again", said)
-        self.assertEqual(((self.host / CONFIG).read_text(), self.restarts()), (DEBIAN, 2))
-        # Where it served none before, that is no reason.
-        write(self.host / "serves", "error\n")
-        self.install()
+        for program in "/usr/bin/containerd", "containerd":
+            with self.subTest(program):
+                self.setUp()
+                write(self.host / "process", "17\n")
+                write(self.host / "proc/17/cmdline", f"{program}\0")
+                self.configure(DEBIAN)
+                write(self.host / "serves", "ok\n")
+                write(
+                    self.host / "usr/bin/ctr",
+                    '#!/bin/sh\nread -r said </serves; echo "io.containerd.grpc.v1  cri  linux/amd64  $said"\n',
+                    0o755,
+                )
+                with (self.host / "usr/bin/systemctl").open("a") as script:
+                    script.write(
+                        "said=ok\nwhile read -r line; do case $line in *squeezy*) said=error ;; esac; done"
+                        " </etc/containerd/config.toml\necho $said >/serves\n"
+                    )
+                status, said = self.run_node("install")
+                self.assertEqual(status, 1)
+                self.assertIn("containerd serves no pods with the runtime, which was taken out again", said)
+                self.assertEqual(((self.host / CONFIG).read_text(), self.restarts()), (DEBIAN, 2))
+                # Where it served none before, that is no reason.
+                write(self.host / "serves", "error\n")
+                self.install()
 
     def kill_at(self, action, step):
         """Kill it when it has traced that many commands; return whether it had so many."""
