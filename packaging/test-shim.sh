@@ -69,7 +69,7 @@ mkdir -p "$work/node/run/squeezy/shim/0123/servers" "$work/node/var/lib/squeezy-
 : >"$work/node/var/lib/squeezy-shim/layers/some"
 : >"$work/node/run/squeezy/shim/0123/servers/45-0.sock"
 ! dpkg_in "$work/node" --remove squeezy-shim || die "it is removed while pods run"
-grep -q "pods run in its VMs" "$work/dpkg" || die "it does not say why it is not removed"
+grep -q "its VMs run: delete their pods" "$work/dpkg" || die "it does not say why it is not removed"
 [ -x "$work/node/usr/bin/containerd-shim-squeezy-v2" ] || die "pods that run have lost their program"
 rm "$work/node/run/squeezy/shim/0123/servers/45-0.sock"
 dpkg_in "$work/node" --remove squeezy-shim || die "dpkg: $(tail -1 "$work/dpkg")"
