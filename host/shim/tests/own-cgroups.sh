@@ -12,7 +12,7 @@ while IFS=: read -r _ controllers group; do
 	groups+=("/sys/fs/cgroup/${controllers#name=}${group%/}")
 done </proc/self/cgroup
 [ ${#groups[@]} -gt 0 ] || {
-	echo "${0##*/}: this machine has control groups of version 2 only, and this is written for version 1" >&2
+	echo "${0##*/}: this machine has control groups of version 2 only, and this is written for version 1: see CONTRIBUTING.md" >&2
 	exit 1
 }
 remove() {
