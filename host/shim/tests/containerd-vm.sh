@@ -462,6 +462,11 @@ gives_back_much() {
 	[ "$(freed)" -ge $((50 << 20)) ]
 }
 until_true 120 gives_back_much
+# In which another container could have come. `squeezy bench pods` reads that, and the same of the pod that is deleted.
+empty() {
+	log | sed -n "s/.*$1 memory of a pod is back empty_us=\([0-9]*\) .*/\1/p" | tail -n 1
+}
+[ "$(empty "the free")" -ge 2000000 ] || die "it had no container for $(empty "the free") us"
 mounts=$all options="--detach --null-io" in_pod last sleep 100000
 # One whose files fill its partition ends itself at most, and gives back all.
 # shellcheck disable=SC2016 # it is for the container's shell
@@ -474,6 +479,7 @@ for task in last pod; do
 	ctr container rm "$task"
 done
 until_true 120 log_has $((before + 1)) "the memory of a pod is back"
+[ -n "$(empty the)" ] || die "how long the pod had no container is not said"
 
 echo "the program is replaced"
 # Not one that the server has just started and that is still a copy of it.

@@ -77,6 +77,8 @@ struct Inside {
     slot: Option<Slot>,
     /// Containers that are made and have not ended since.
     members: BTreeSet<u64>,
+    /// When the last of them had ended, while there are none.
+    emptied: Option<Instant>,
     /// How many have been made.
     entered: u64,
     /// Whether one of them has run since what they left was last given back.
@@ -208,6 +210,7 @@ impl Pod {
             }
         }
         inside.members.insert(container);
+        inside.emptied = None;
         inside.entered += 1;
         Ok(())
     }
@@ -348,14 +351,16 @@ impl Pod {
         if !inside.members.is_empty() {
             return None;
         }
+        let emptied = *inside.emptied.get_or_insert(at);
         let booted = booted.clone();
         if inside.keeper.is_none() || container.is_none() {
             let partition = lock(&self.partition).take();
-            return Some(tokio::spawn(async move { inside.end(&booted, partition, at).await }));
+            let end = async move { inside.end(&booted, partition, emptied, at).await };
+            return Some(tokio::spawn(end));
         }
         if was_there && inside.has_run {
             let (pod, entered) = (self.clone(), inside.entered);
-            tokio::spawn(async move { pod.give_back_free(&booted, entered).await });
+            tokio::spawn(async move { pod.give_back_free(&booted, entered, emptied).await });
         }
         None
     }
@@ -367,10 +372,11 @@ impl Pod {
         }
     }
 
-    /// Gives back what is free in the pod's partition if so many containers have entered it when it has been empty for a
-    /// while: the next one may be minutes away. One that comes in the meantime does not wait for this, as the host takes
-    /// whole areas of pods that run, too, and a guest reports when any of a pod's containers is paused.
-    async fn give_back_free(&self, booted: &Booted, entered: u64) {
+    /// Gives back what is free in the pod's partition, which was `emptied` then, if so many containers have entered it when
+    /// it has been empty for a while: the next one may be minutes away. One that comes in the meantime does not wait for
+    /// this, as the host takes whole areas of pods that run, too, and a guest reports when any of a pod's containers is
+    /// paused.
+    async fn give_back_free(&self, booted: &Booted, entered: u64, emptied: Instant) {
         sleep(EMPTY_FOR).await;
         let keeper = self.inside.lock().await.free_beside(entered);
         let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent()) else { return };
@@ -390,9 +396,10 @@ impl Pod {
                 }
             }
         };
-        // Without the time in which another container could have come.
+        // Without the time in which another container could have come, which is told apart.
         let latency_us = begin.elapsed().as_micros();
-        tracing::info!(latency_us, bytes, "the free memory of a pod is back");
+        let empty_us = begin.duration_since(emptied).as_micros();
+        tracing::info!(empty_us, latency_us, bytes, "the free memory of a pod is back");
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -457,8 +464,14 @@ impl Inside {
         self.keeper.clone()
     }
 
-    /// Gives back all that the pod has. Nothing runs in it but what keeps its partition.
-    async fn end(&mut self, booted: &Booted, partition: Option<PartitionNumber>, begin: Instant) {
+    /// Gives back all that the pod has, which was `emptied` then. Nothing runs in it but what keeps its partition.
+    async fn end(
+        &mut self,
+        booted: &Booted,
+        partition: Option<PartitionNumber>,
+        emptied: Instant,
+        begin: Instant,
+    ) {
         let (keeper, shared, slot) =
             (self.keeper.take(), std::mem::take(&mut self.shared), self.slot.take());
         self.has_run = false;
@@ -484,6 +497,7 @@ impl Inside {
             // With what the request took, and the memory that the VM's pods have. The guest is asked about it once more
             // after that.
             tracing::info!(
+                empty_us = begin.duration_since(emptied).as_micros(),
                 after_us = (called + lead + latency).as_micros(),
                 latency_us = latency.as_micros(),
                 plugged_bytes,
