@@ -44,6 +44,7 @@ fn nonsense_is_refused_before_anything_starts() {
         "fleet --applications 0",
         "fleet --of-namespace 0",
         "pods --pods 1",
+        "pods --pods 33",
         "code --functions nonsense",
     ] {
         assert!(parse(line).is_err(), "{line}");

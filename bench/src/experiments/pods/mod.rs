@@ -14,14 +14,17 @@ use steps::Step;
 
 /// All pods in one VM.
 const TOGETHER: &str = "squeezy";
-/// A VM for each pod, with the same shim.
+/// A VM for each pod, with room for no other, with the same shim.
 const APART: &str = "microvm";
+
+/// For how many pods a VM of the shim has room, unless it is told otherwise.
+const ROOM: u32 = 32;
 
 /// Time, memory and reclaim of pods through containerd, in one VM and in a VM each.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Pods of one image
-    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(2..=24))]
+    #[arg(long, value_name = "N", default_value = "16", value_parser = clap::value_parser!(u32).range(2..=i64::from(ROOM)))]
     pods: u32,
 }
 
@@ -54,7 +57,8 @@ pub(crate) enum Figures {
         /// Of these, of the shim's servers.
         servers_bytes: u64,
     },
-    /// A server of the shim.
+    /// A server of the shim whose VM has as many pods as it has room for. In lines from before 2026-11-30, those of
+    /// `squeezy` have 16.
     Server {
         pods_count: u32,
         /// What it shares with others counted in full.
@@ -67,6 +71,21 @@ pub(crate) enum Figures {
         back_ns: u64,
         /// Of these, the request to the device.
         request_ns: u64,
+        /// Before these, from the end of its last container. Lines from before 2026-11-30 do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        empty_ns: Option<u64>,
+        migrated_pages: u64,
+    },
+    /// The last container of a pod that had filled its memory has ended, and its sandbox stays.
+    Emptied {
+        size_bytes: u64,
+        /// From the end of the container until its memory was given back, which the shim puts off for 2 s, as another
+        /// container may come.
+        empty_ns: u64,
+        /// From then on until it was the host's.
+        back_ns: u64,
+        /// How much that was, without what the host had taken before.
+        freed_bytes: u64,
         migrated_pages: u64,
     },
 }

@@ -10,6 +10,8 @@ fi
 # shellcheck source-path=SCRIPTDIR source=../../../../host/shim/tests/cri-common.sh
 . "$tests/cri-common.sh"
 
+# The program writes them.
+export SQUEEZY_SHIM_SETTINGS=$work/shim.toml
 make_layer
 make_image "$work/layer"
 start_with_image

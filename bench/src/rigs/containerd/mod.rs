@@ -16,7 +16,7 @@ use messages::{
     PodMetadata, PodStatusAnswer, Resources, RunPod,
 };
 pub(crate) use processes::{Role, processes};
-pub(crate) use server_log::{back, booted};
+pub(crate) use server_log::{Back, ServerLog};
 use std::{
     collections::HashMap,
     os::unix::process::CommandExt,
@@ -35,6 +35,8 @@ const SCRIPT: &str = "bench/src/rigs/containerd/enter.sh";
 /// The variable that says that this is the second time.
 const INSIDE: &str = "SQUEEZY_BENCH_CONTAINERD";
 const SOCKET: &str = "/run/containerd/containerd.sock";
+/// The variable that says where the shim's settings are.
+const SETTINGS: &str = "SQUEEZY_SHIM_SETTINGS";
 /// What the script has given the image for a name.
 const IMAGE: &str = "docker.io/library/busybox:test";
 
@@ -145,6 +147,20 @@ impl Containerd {
         }
     }
 
+    /// Kills a container and waits for its end. Its pod stays.
+    pub(crate) async fn kill(&self, container: &str) -> Result {
+        let id = Id { id: container.to_owned() };
+        // At once, as no timeout is named.
+        let _: Nothing = self.call(container, "StopContainer", &id).await?;
+        Ok(())
+    }
+
+    /// The log of the server of a pod that was started.
+    pub(crate) fn log(&self, name: &str) -> Result<ServerLog> {
+        let id = self.pods.get(name).ok_or_else(|| failed(name, "it is not there".to_owned()))?;
+        ServerLog::of_pod(id)
+    }
+
     /// Stops a pod and removes it.
     pub(crate) async fn remove(&mut self, name: &str) -> Result {
         let Some(id) = self.pods.remove(name) else { return Ok(()) };
@@ -192,6 +208,12 @@ impl Pod<'_> {
             }),
         }
     }
+}
+
+/// Says what VMs are like that are booted from now on, as `/etc/squeezy/shim.toml` does otherwise.
+pub(crate) fn set(settings: &str) -> Result {
+    let path = std::env::var_os(SETTINGS).unwrap_or_default();
+    std::fs::write(&path, settings).map_err(|error| BenchError::file(path, error))
 }
 
 /// Waits until this is so.
