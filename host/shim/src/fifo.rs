@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::unix::pipe,
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, sleep, sleep_until},
 };
 
 /// How long containerd may take to open its end.
@@ -29,14 +29,14 @@ const OPEN_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked for.
 const OPEN_INTERVAL: Duration = Duration::from_millis(5);
 /// How long nobody may read once the process has ended, before the rest of its output is given up.
-pub const STALL_LIMIT: Duration = Duration::from_secs(5);
-/// How long the guest may take for the next piece of what a container has written that has ended, with all that it had
-/// started: it has the end, too, and is late only where it or the host is too busy for anything.
-pub const GUEST_LIMIT: Duration = Duration::from_secs(60);
+const STALL_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether what was written last has been read.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
 /// How much is written at a time, in bytes: what a FIFO holds.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// Until when what a process has written is taken from the guest; nothing while the process runs.
+pub type Deadline = watch::Receiver<Option<Instant>>;
 
 /// A FIFO that containerd writes.
 #[derive(Debug)]
@@ -121,15 +121,10 @@ impl Fifo {
 }
 
 /// Writes what a process writes to its FIFO until the end, then closes it; without a FIFO it is discarded. A reader that
-/// is slow makes the process wait, not this lose anything. Only when `has_ended` says that the process has ended, nobody
-/// waits for longer without progress than [`STALL_LIMIT`] for the reader, and `from_limit` for what there is to read.
-pub async fn copy(
-    from: impl AsyncRead + Unpin,
-    mut to: Option<Fifo>,
-    mut has_ended: watch::Receiver<bool>,
-    from_limit: Duration,
-) {
-    let copied = copy_all(from, &mut to, &mut has_ended, from_limit).await;
+/// is slow makes the process wait, not this lose anything. Only when `deadline` says that the process has ended, what has
+/// not come by then is given up, and what nobody has read any of for `STALL_LIMIT`.
+pub async fn copy(from: impl AsyncRead + Unpin, mut to: Option<Fifo>, mut deadline: Deadline) {
+    let copied = copy_all(from, &mut to, &mut deadline).await;
     if let Err(error) = copied {
         let name = to
             .as_ref()
@@ -141,36 +136,37 @@ pub async fn copy(
 async fn copy_all(
     mut from: impl AsyncRead + Unpin,
     to: &mut Option<Fifo>,
-    has_ended: &mut watch::Receiver<bool>,
-    from_limit: Duration,
+    deadline: &mut Deadline,
 ) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
-    loop {
-        let length = within(from_limit, has_ended, from.read(&mut chunk)).await?;
-        match to {
-            Some(fifo) if length == 0 => return fifo.is_read(has_ended).await,
-            Some(fifo) => fifo.write_all(&chunk[..length], has_ended).await?,
-            None if length == 0 => return Ok(()),
-            None => {}
+    let all = loop {
+        let length = match in_time(from.read(&mut chunk), deadline).await {
+            Ok(0) => break Ok(()),
+            Ok(length) => length,
+            Err(error) => break Err(error),
+        };
+        if let Some(fifo) = to {
+            fifo.write_all(&chunk[..length], deadline).await?;
         }
+    };
+    // What has come is not lost with what has not.
+    if let Some(fifo) = to {
+        fifo.is_read(deadline).await?;
     }
+    all
 }
 
 impl Fifo {
-    async fn write_all(
-        &mut self,
-        mut rest: &[u8],
-        has_ended: &mut watch::Receiver<bool>,
-    ) -> io::Result<()> {
+    async fn write_all(&mut self, mut rest: &[u8], deadline: &mut Deadline) -> io::Result<()> {
         while !rest.is_empty() {
-            let written = within(STALL_LIMIT, has_ended, self.writer.write(rest)).await?;
+            let written = unless_stalled(self.writer.write(rest), deadline).await?;
             rest = &rest[written..];
         }
         Ok(())
     }
 
     /// Waits until all that was written is read.
-    async fn is_read(&self, has_ended: &mut watch::Receiver<bool>) -> io::Result<()> {
+    async fn is_read(&self, deadline: &mut Deadline) -> io::Result<()> {
         let mut left = ioctl_fionread(&self.reader)?;
         while left > 0 {
             let read = async {
@@ -182,30 +178,49 @@ impl Fifo {
                     }
                 }
             };
-            left = within(STALL_LIMIT, has_ended, read).await?;
+            left = unless_stalled(read, deadline).await?;
         }
         Ok(())
     }
 }
 
-/// Waits for the next piece, but not for ever once the process has ended.
-async fn within<T>(
-    limit: Duration,
-    has_ended: &mut watch::Receiver<bool>,
+/// Waits for the next piece of the guest's until the deadline, and takes none after it: a guest may always have one.
+async fn in_time<T>(
     piece: impl Future<Output = io::Result<T>>,
+    deadline: &mut Deadline,
+) -> io::Result<T> {
+    tokio::select! {
+        biased;
+        () = passes(deadline) => Err(io::Error::new(io::ErrorKind::TimedOut, "the guest has not come to its end in time")),
+        piece = piece => piece,
+    }
+}
+
+/// Returns when the deadline has passed.
+async fn passes(deadline: &mut Deadline) {
+    let until = deadline.wait_for(Option::is_some).await.ok().and_then(|until| *until);
+    // Whoever does not tell any more will not tell of an end either.
+    if let Some(until) = until {
+        sleep_until(until).await;
+    }
+}
+
+/// Waits until the reader takes the next piece, but not for ever once the process has ended.
+async fn unless_stalled<T>(
+    piece: impl Future<Output = io::Result<T>>,
+    deadline: &mut Deadline,
 ) -> io::Result<T> {
     tokio::select! {
         biased;
         piece = piece => piece,
-        () = stall(limit, has_ended) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing has moved for {limit:?}"))),
+        () = stalls(deadline) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("nobody has read it for {STALL_LIMIT:?}"))),
     }
 }
 
-/// Returns so long after the process has ended or this was called, whichever is later.
-async fn stall(limit: Duration, has_ended: &mut watch::Receiver<bool>) {
-    // Whoever does not tell any more will not tell of an end either.
-    let _ = has_ended.wait_for(|ended| *ended).await;
-    sleep(limit).await;
+/// Returns [`STALL_LIMIT`] after the process has ended or this was called, whichever is later.
+async fn stalls(deadline: &mut Deadline) {
+    let _ = deadline.wait_for(Option::is_some).await;
+    sleep(STALL_LIMIT).await;
 }
 
 #[cfg(test)]

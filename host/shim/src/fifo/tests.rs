@@ -3,7 +3,19 @@ use crate::error::ErrorKind;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, thread};
 use tempfile::TempDir;
-use tokio::{io::duplex, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{duplex, repeat},
+    task::JoinHandle,
+    time::timeout,
+};
+
+/// How long the guest may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The deadline of a process that has just ended.
+fn just_ended() -> Deadline {
+    watch::channel(Some(Instant::now() + LIMIT)).1
+}
 
 fn fifo(directory: &TempDir) -> String {
     let path = directory.path().join("stdout");
@@ -23,8 +35,8 @@ fn reader(path: &str) -> thread::JoinHandle<Vec<u8>> {
 
 /// Copies what a process that has ended already has written.
 fn copied(text: Vec<u8>, to: Option<Fifo>) -> JoinHandle<()> {
-    let (_, has_ended) = watch::channel(true);
-    tokio::spawn(async move { copy(text.as_slice(), to, has_ended, GUEST_LIMIT).await })
+    let deadline = just_ended();
+    tokio::spawn(async move { copy(text.as_slice(), to, deadline).await })
 }
 
 #[tokio::test]
@@ -67,13 +79,13 @@ async fn output_goes_on_after_containerd_has_restarted() {
     let before = open();
     let opened = Fifo::open(&path).await.unwrap();
     let (mut process, output) = duplex(64);
-    let (tell, has_ended) = watch::channel(false);
-    let copying = tokio::spawn(copy(output, opened, has_ended, GUEST_LIMIT));
+    let (tell, deadline) = watch::channel(None);
+    let copying = tokio::spawn(copy(output, opened, deadline));
     drop(before);
     process.write_all(b"nobody reads this yet").await.unwrap();
     let after = reader(&path);
     drop(process);
-    tell.send_replace(true);
+    tell.send_replace(Some(Instant::now() + LIMIT));
     copying.await.unwrap();
     let read = tokio::task::spawn_blocking(|| after.join().unwrap()).await.unwrap();
     assert_eq!(read, b"nobody reads this yet");
@@ -104,23 +116,22 @@ async fn while_the_process_runs_a_slow_reader_is_waited_for() {
     let path = fifo(&directory);
     let _silent = File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
     let opened = Fifo::open(&path).await.unwrap();
-    let (_tell, has_ended) = watch::channel(false);
+    let (_tell, deadline) = watch::channel(None);
     let text = vec![b'x'; 1 << 20];
-    let copying = copy(text.as_slice(), opened, has_ended, GUEST_LIMIT);
+    let copying = copy(text.as_slice(), opened, deadline);
     assert!(timeout(Duration::from_secs(3600), copying).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_is_late_is_waited_for_as_long_as_its_limit_says() {
-    for (late, expected) in [(GUEST_LIMIT / 2, &b"late"[..]), (GUEST_LIMIT * 2, b"")] {
+async fn a_guest_that_is_late_is_waited_for_until_the_deadline() {
+    for (late, expected) in [(LIMIT / 2, &b"late"[..]), (LIMIT * 2, b"")] {
         let directory = TempDir::new().unwrap();
         let path = fifo(&directory);
         let mut reader =
             File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
         let opened = Fifo::open(&path).await.unwrap();
         let (mut guest, output) = duplex(64);
-        let (_tell, has_ended) = watch::channel(true);
-        let copying = tokio::spawn(copy(output, opened, has_ended, GUEST_LIMIT));
+        let copying = tokio::spawn(copy(output, opened, just_ended()));
         sleep(late).await;
         let _ = guest.write_all(b"late").await;
         drop(guest);
@@ -129,6 +140,43 @@ async fn a_guest_that_is_late_is_waited_for_as_long_as_its_limit_says() {
         reader.read_to_end(&mut text).unwrap();
         assert_eq!(text, expected, "{late:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guest_that_has_something_now_and_then_does_not_hold_up_the_end() {
+    let (mut guest, output) = duplex(64);
+    tokio::spawn(async move {
+        while guest.write_all(b"x").await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let begin = Instant::now();
+    timeout(10 * LIMIT, copy(output, None, just_ended())).await.expect("it ends");
+    assert!(begin.elapsed() >= LIMIT, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn a_guest_that_always_has_something_does_not_hold_up_the_end() {
+    let deadline = watch::channel(Some(Instant::now())).1;
+    let copying = tokio::spawn(copy(repeat(b'x'), None, deadline));
+    timeout(LIMIT, copying).await.expect("it ends").unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_come_in_time_can_be_read_though_the_rest_is_given_up() {
+    let directory = TempDir::new().unwrap();
+    let path = fifo(&directory);
+    let mut reader = File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
+    let opened = Fifo::open(&path).await.unwrap();
+    let (mut guest, output) = duplex(64);
+    guest.write_all(b"in time").await.unwrap();
+    let copying = tokio::spawn(copy(output, opened, just_ended()));
+    sleep(LIMIT + STALL_LIMIT / 2).await;
+    assert!(!copying.is_finished(), "it is not read yet");
+    let mut text = [0; 64];
+    let length = reader.read(&mut text).unwrap();
+    assert_eq!(&text[..length], b"in time");
+    copying.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,12 +4,26 @@ use super::{Tasks, VM_ENDED, task::Outputs};
 use crate::{
     Name,
     error::Result,
-    fifo::{self, GUEST_LIMIT, STALL_LIMIT},
+    fifo,
     vm::{Ended, Output},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{net::unix::pipe, sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    net::unix::pipe,
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
+/// How long all that a container has written may take to come out of the guest, from its end on: what its pipes hold, and
+/// what is under way. Everything that it had started has ended, too, so that this is late only where the guest or the host
+/// is too busy for anything, or containerd reads slowly. It is not for each piece: a guest with one now and then would keep
+/// its pod for ever.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(60);
+/// The same for a process that was added. What it has started may live on with its output open, and write for ever, and
+/// whoever waits for the process waits for this. It is 2 s with runc, of which the process's own output may take more where
+/// it comes out of a VM that is emulated on a busy host.
+const ADDED_OUTPUT_LIMIT: Duration = Duration::from_secs(10);
 /// How long the processes that were added to a container may take to end after it: how they have ended is told first.
 const ADDED_LIMIT: Duration = Duration::from_secs(2);
 
@@ -22,7 +36,7 @@ impl Tasks {
         input: Option<pipe::Receiver>,
         outputs: Outputs,
     ) {
-        let (tell, has_ended) = watch::channel(false);
+        let (tell, deadline) = watch::channel(None);
         let mut inputs = JoinSet::new();
         if let Some(stdin) = input {
             let (tasks, name) = (self.clone(), name.clone());
@@ -33,17 +47,16 @@ impl Tasks {
                 }
             });
         }
-        // What an added process has started may live on, with its output open.
-        let limit = if name.added.is_some() { STALL_LIMIT } else { GUEST_LIMIT };
         let mut copies = JoinSet::new();
-        copies.spawn(fifo::copy(output.stdout, outputs.stdout, has_ended.clone(), limit));
-        copies.spawn(fifo::copy(output.stderr, outputs.stderr, has_ended, limit));
+        copies.spawn(fifo::copy(output.stdout, outputs.stdout, deadline.clone()));
+        copies.spawn(fifo::copy(output.stderr, outputs.stderr, deadline));
         let ended = self.of_vm(self.vm.wait(&name)).await.unwrap_or_else(|error| {
             tracing::error!("how {name} has ended is not known: {error}");
             Ended { status: VM_ENDED, out_of_memory: false }
         });
         drop(inputs);
-        tell.send_replace(true);
+        let limit = if name.added.is_some() { ADDED_OUTPUT_LIMIT } else { OUTPUT_LIMIT };
+        tell.send_replace(Some(Instant::now() + limit));
         let all = async {
             while copies.join_next().await.is_some() {}
             Ok(())

@@ -72,6 +72,21 @@ async fn how_an_added_process_has_ended_itself_is_told_though_its_container_ends
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_end_is_told_though_somebody_writes_on() {
+    let bench = running().await;
+    bench.vm.write_on();
+    bench.add("in/more").await.unwrap();
+    bench.create("other", What::Container(id("pod"), parts())).await.unwrap();
+    for (task, status) in [("in/more", 3), ("other", 4)] {
+        let task = name(task);
+        bench.tasks.start(&task).await.unwrap();
+        bench.vm.end_process(&task, ended(status));
+        assert_eq!(soon(bench.tasks.wait(&task)).await.unwrap().status, status, "{task}");
+        bench.tasks.delete(&task).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn nothing_is_added_where_no_process_runs() {
     let bench = Bench::new();
     assert_eq!(bench.add("pod/more").await.unwrap_err().kind, ErrorKind::NotFound);

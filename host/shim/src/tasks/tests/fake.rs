@@ -15,7 +15,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
-use tokio::{io::AsyncReadExt, sync::watch, time::sleep};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex, empty},
+    sync::watch,
+    time::sleep,
+};
 
 pub struct FakeVm {
     inside: Mutex<Inside>,
@@ -38,6 +42,8 @@ struct Inside {
     script: Vec<(u64, bool)>,
     /// How many kills fail from now on.
     failing_kills: u32,
+    /// Whether what processes write that are started from now on has no end.
+    writes_on: bool,
 }
 
 struct FakeContainer {
@@ -55,7 +61,8 @@ impl Inside {
     fn start(&mut self, name: &Name) -> Output {
         let started = self.processes.insert(name.clone(), watch::channel(None).0);
         assert!(started.is_none(), "{name} is started twice");
-        Output { stdout: Box::new(tokio::io::empty()), stderr: Box::new(tokio::io::empty()) }
+        let stdout = if self.writes_on { endless() } else { Box::new(empty()) };
+        Output { stdout, stderr: Box::new(empty()) }
     }
 
     /// Whether this kill fails.
@@ -88,6 +95,17 @@ impl Inside {
             }
         }
     }
+}
+
+/// A byte a second, as long as somebody reads.
+fn endless() -> Box<dyn AsyncRead + Send + Unpin> {
+    let (mut writer, reader) = duplex(1);
+    tokio::spawn(async move {
+        while writer.write_all(b".").await.is_ok() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    Box::new(reader)
 }
 
 const KILLED: Ended = Ended { status: 137, out_of_memory: false };
@@ -124,6 +142,11 @@ impl FakeVm {
     /// The next kills fail, so many of them.
     pub fn fail_kills(&self, count: u32) {
         self.inside().failing_kills = count;
+    }
+
+    /// What processes write that are started from now on goes on after their ends.
+    pub fn write_on(&self) {
+        self.inside().writes_on = true;
     }
 
     /// A process ends by itself, if it runs.
