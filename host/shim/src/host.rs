@@ -2,14 +2,14 @@
 
 use crate::{Id, error::Result};
 use futures_util::future::BoxFuture;
-use std::{any::Any, path::Path};
+use std::{any::Any, path::Path, sync::Arc};
 
 /// The host's part of pods.
 pub trait Host: Send + Sync {
     /// Starts the process that stands for a pod on the host, in its network namespace.
     fn hold<'a>(&'a self, network: Option<&'a Path>) -> BoxFuture<'a, Result<Holder>>;
-    /// Gives back the pod's place in this server.
-    fn release(&self, pod: &Id);
+    /// Gives back the pod's place in this server, however often that has to be tried.
+    fn release(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()>;
 }
 
 /// A process that stands for a pod on the host: it ends when this is dropped.

@@ -84,7 +84,8 @@ pub enum Place {
 
 impl Registry {
     /// Locks the registry for the namespace of the containerd at this address, below `state` (usually [`STATE`]).
-    /// Waits for whoever has the lock; nobody keeps it for longer than a few file operations, unless he is stopped.
+    /// Keeps the thread waiting for whoever has the lock, which nobody keeps for longer than a few file operations, unless
+    /// he is stopped.
     ///
     /// # Errors
     /// The directories cannot be made or locked.

@@ -6,7 +6,6 @@ use crate::{
     events::Events,
     holder,
     host::{Holder, Host},
-    mutex::lock,
     registry::{Registry, ServerName},
     service::Service,
     settings::Settings,
@@ -19,11 +18,15 @@ use std::{
     ffi::OsString,
     os::unix::{ffi::OsStringExt, net::UnixListener},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::{
     sync::Notify,
+    task::spawn_blocking,
     time::{Instant, sleep, timeout},
 };
 
@@ -35,6 +38,8 @@ const IDLE_LIMIT: Duration = Duration::from_secs(60);
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long containerd may take for the last events.
 const EVENTS_LIMIT: Duration = Duration::from_secs(5);
+/// How long to wait before a place that could not be given back is to be once more.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a server is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,7 +135,7 @@ pub async fn serve(
     program: PathBuf,
 ) -> Result<()> {
     let events = Events::new(assignment.namespace.clone());
-    let entry = Arc::new(Entry { assignment, program, is_found: Mutex::new(true) });
+    let entry = Arc::new(Entry { assignment, program, is_found: AtomicBool::new(true) });
     let tasks = Tasks::new(vm.clone(), entry.clone(), events.clone());
     let shutdown = Arc::new(Notify::new());
 
@@ -149,7 +154,7 @@ pub async fn serve(
     };
     let ending = {
         let (tasks, entry) = (tasks.clone(), entry.clone());
-        tokio::spawn(async move { tasks.end_with_vm(|| entry.hide()).await })
+        tokio::spawn(async move { tasks.end_with_vm(entry.hide()).await })
     };
     until_unused(&tasks, &entry, &shutdown).await;
     tracing::info!("no task is left");
@@ -164,7 +169,7 @@ pub async fn serve(
 }
 
 /// Waits until there are no tasks and none can come any more, for as long as the settings say.
-async fn until_unused(tasks: &Tasks, entry: &Entry, shutdown: &Notify) {
+async fn until_unused(tasks: &Tasks, entry: &Arc<Entry>, shutdown: &Notify) {
     let wait = Duration::from_secs(entry.assignment.settings.idle_seconds);
     let mut used = Instant::now();
     loop {
@@ -173,7 +178,7 @@ async fn until_unused(tasks: &Tasks, entry: &Entry, shutdown: &Notify) {
         }
         let idle = used.elapsed();
         let may_end = tasks.is_empty() && (idle >= wait || entry.is_hidden());
-        if may_end && entry.leave(idle >= wait + IDLE_LIMIT) {
+        if may_end && entry.leave(idle >= wait + IDLE_LIMIT).await {
             return;
         }
         let rest = wait.saturating_sub(idle);
@@ -190,41 +195,63 @@ struct Entry {
     assignment: Assignment,
     program: PathBuf,
     /// Whether the entry is this server's: once it is not found there any more, another may have its name.
-    is_found: Mutex<bool>,
+    is_found: AtomicBool,
 }
 
 impl Entry {
     /// Whether it is not found any more.
     fn is_hidden(&self) -> bool {
-        !*lock(&self.is_found)
+        !self.is_found.load(Ordering::Relaxed)
     }
 
     /// Is not found from now on.
-    fn hide(&self) {
-        self.leave(true);
+    async fn hide(self: &Arc<Self>) {
+        self.leave(true).await;
     }
 
     /// Is not found from now on, unless pods have places and the server does not leave `anyway`. Returns whether it is
     /// so.
-    fn leave(&self, anyway: bool) -> bool {
-        let mut is_found = lock(&self.is_found);
-        if !*is_found {
-            return true;
-        }
-        let leave = || -> Result<bool> {
-            let registry = self.assignment.registry()?;
-            let leaves = anyway || registry.is_empty(&self.assignment.server)?;
+    async fn leave(self: &Arc<Self>, anyway: bool) -> bool {
+        let leaving = self.act(move |entry, registry| {
+            let server = &entry.assignment.server;
+            let leaves = anyway || registry.is_empty(server)?;
             if leaves {
-                registry.forget(&self.assignment.server)?;
+                registry.forget(server)?;
+                entry.is_found.store(false, Ordering::Relaxed);
             }
             Ok(leaves)
-        };
-        let left = leave().unwrap_or_else(|error| {
-            tracing::error!("{error}");
-            anyway
         });
-        *is_found = !left;
-        left
+        match leaving.await {
+            Ok(left) => left.unwrap_or(true),
+            Err(error) => {
+                tracing::error!("{error}");
+                if anyway {
+                    self.is_found.store(false, Ordering::Relaxed);
+                }
+                anyway
+            }
+        }
+    }
+
+    /// Does something with the locked registry, unless the entry is not found there any more. Whoever has the lock may be
+    /// stopped, so this waits for it on a thread of its own: all calls share a few others.
+    async fn act<T: Send + 'static>(
+        self: &Arc<Self>,
+        act: impl FnOnce(&Self, &Registry) -> Result<T> + Send + 'static,
+    ) -> Result<Option<T>> {
+        if self.is_hidden() {
+            return Ok(None);
+        }
+        let entry = self.clone();
+        let acting = move || -> Result<Option<T>> {
+            let registry = entry.assignment.registry()?;
+            // It may have been hidden before this had the lock.
+            if entry.is_hidden() {
+                return Ok(None);
+            }
+            act(&entry, &registry).map(Some)
+        };
+        spawn_blocking(acting).await.map_err(Error::failed)?
     }
 }
 
@@ -233,14 +260,16 @@ impl Host for Entry {
         Box::pin(holder::start(&self.program, network))
     }
 
-    fn release(&self, pod: &Id) {
-        let is_found = lock(&self.is_found);
-        if *is_found
-            && let Err(error) =
-                self.assignment.registry().and_then(|registry| registry.release(pod))
-        {
-            tracing::error!("{error}");
-        }
+    fn release(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            loop {
+                let released = pod.clone();
+                let release = self.act(move |_, registry| registry.release(&released));
+                let Err(error) = release.await else { return };
+                tracing::error!("pod {pod} keeps its place for now: {error}");
+                sleep(RELEASE_INTERVAL).await;
+            }
+        })
     }
 }
 

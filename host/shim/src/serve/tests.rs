@@ -34,6 +34,31 @@ fn a_server_reads_what_start_has_written() {
     }
 }
 
+/// What a server in this directory is for, which waits so long for the next pod, and where it listens. The pod `one` has a
+/// place in it.
+fn assigned(directory: &Path, idle_seconds: u64) -> (Assignment, UnixListener) {
+    let namespace: Id = "default".parse().unwrap();
+    let containerd = "/run/containerd/containerd.sock";
+    let group = Group::of_namespace("", 128 << 20);
+    let registry = Registry::lock(directory, containerd, &namespace).unwrap();
+    let Place::New(server, listener) =
+        registry.reserve(&"one".parse().unwrap(), &group, &[]).unwrap()
+    else {
+        panic!("there is none yet");
+    };
+    let assignment = Assignment {
+        state: directory.to_owned(),
+        containerd: containerd.to_owned(),
+        namespace,
+        server,
+        events: directory.join("nobody.sock").display().to_string(),
+        partition_bytes: group.partition_bytes,
+        cgroup_of_pods: None,
+        settings: Settings { idle_seconds, ..Settings::default() },
+    };
+    (assignment, listener)
+}
+
 /// A server over a fake VM, with a place for the pod `one`.
 pub(crate) struct Running {
     pub(crate) directory: TempDir,
@@ -62,27 +87,8 @@ impl Running {
             }
         });
         fs::write(path("config.json"), spec.to_string()).unwrap();
-        let namespace: Id = "default".parse().unwrap();
-        let containerd = "/run/containerd/containerd.sock";
-        let group = Group::of_namespace("", 128 << 20);
-        let registry = Registry::lock(directory.path(), containerd, &namespace).unwrap();
-        let Place::New(server, listener) =
-            registry.reserve(&"one".parse().unwrap(), &group, &[]).unwrap()
-        else {
-            panic!("there is none yet");
-        };
-        let socket = registry.socket(&server);
-        drop(registry);
-        let assignment = Assignment {
-            state: directory.path().to_owned(),
-            containerd: containerd.to_owned(),
-            namespace,
-            server,
-            events: path("nobody.sock").display().to_string(),
-            partition_bytes: group.partition_bytes,
-            cgroup_of_pods: None,
-            settings: Settings { idle_seconds, ..Settings::default() },
-        };
+        let (assignment, listener) = assigned(directory.path(), idle_seconds);
+        let socket = assignment.registry().unwrap().socket(&assignment.server);
         let vm = FakeVm::new();
         let server = tokio::spawn(serve(assignment.clone(), listener, vm.clone(), path("holder")));
         let client = Client::connect(&format!("unix://{}", socket.display())).await.unwrap();
@@ -190,6 +196,52 @@ async fn a_server_waits_for_the_next_pod_as_long_as_it_is_told() {
     timeout(Duration::from_secs(30), running.server).await.expect("it ends").unwrap().unwrap();
     let waited = begin.elapsed();
     assert!(waited >= Duration::from_secs(3), "it has waited for {waited:?}");
+}
+
+#[tokio::test]
+async fn others_are_answered_while_the_registry_is_waited_for() {
+    // Its end would give back all places.
+    let running = Running::that_waits(3600).await;
+    let task = running.task();
+    task.create(limit(), &running.create()).await.unwrap();
+    let registry = running.assignment.registry().unwrap();
+    let deleting = {
+        let task = running.task();
+        let delete = api::DeleteRequest { id: named("one"), ..Default::default() };
+        tokio::spawn(async move { task.delete(limit(), &delete).await })
+    };
+    // It is gone before its place is given back.
+    let state = api::StateRequest { id: named("one"), ..Default::default() };
+    while task.state(limit(), &state).await.is_ok() {
+        sleep(Duration::from_millis(5)).await;
+    }
+    let one: Id = "one".parse().unwrap();
+    assert!(registry.server_of(&one).is_ok());
+    drop(registry);
+    deleting.await.unwrap().unwrap();
+    let is_given_back = async {
+        while running.assignment.registry().unwrap().server_of(&one).is_ok() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), is_given_back).await.expect("its place is given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_cannot_be_given_back_is_tried_again() {
+    let directory = TempDir::new().unwrap();
+    let (assignment, _listener) = assigned(directory.path(), 0);
+    let socket = assignment.registry().unwrap().socket(&assignment.server);
+    let place = socket.parent().unwrap().with_file_name("pods").join("one");
+    fs::remove_file(&place).unwrap();
+    // What is no file cannot be removed.
+    fs::create_dir(&place).unwrap();
+    let entry = Entry { assignment, program: PathBuf::new(), is_found: AtomicBool::new(true) };
+    let releasing = tokio::spawn(Arc::new(entry).release("one".parse().unwrap()));
+    sleep(RELEASE_INTERVAL / 2).await;
+    assert!(!releasing.is_finished());
+    fs::remove_dir(&place).unwrap();
+    releasing.await.unwrap();
 }
 
 #[tokio::test]

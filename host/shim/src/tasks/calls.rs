@@ -37,7 +37,7 @@ impl Tasks {
         let (pid, holder, outputs) = match self.make(&create).await {
             Ok(made) => made,
             Err(Unmade { error, is_pod_left: false }) => {
-                self.forget(&create);
+                self.forget(&create).await;
                 return Err(error);
             }
             Err(Unmade { error, is_pod_left: true }) => {
@@ -45,7 +45,7 @@ impl Tasks {
                 tokio::spawn(async move {
                     let _turn = turn;
                     tasks.delete_left_pod(&create.id).await;
-                    tasks.forget(&create);
+                    tasks.forget(&create).await;
                 });
                 return Err(error);
             }
@@ -54,7 +54,7 @@ impl Tasks {
         if table.vm_end.is_some() {
             let error = table.vm_error();
             drop(table);
-            self.forget(&create);
+            self.forget(&create).await;
             return Err(error);
         }
         let name = create.id.clone().into();
@@ -266,7 +266,7 @@ impl Tasks {
         }
         drop(table);
         if matches!(kind, Kind::Pod | Kind::Single) {
-            self.host.release(&name.task);
+            self.release(&name.task).await;
         }
         Ok((task.pid, exit))
     }
@@ -343,9 +343,9 @@ impl Tasks {
     }
 
     /// Removes a task that was not created from the table.
-    fn forget(&self, create: &Create) {
+    async fn forget(&self, create: &Create) {
         if !matches!(create.what, What::Container(..)) {
-            self.host.release(&create.id);
+            self.release(&create.id).await;
         }
         self.table().tasks.remove(&create.id.clone().into());
     }

@@ -12,10 +12,12 @@ use crate::{
     vm::Container,
 };
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// How long to wait before a pod that is left is to be deleted again.
 const DELETE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a call waits until the place of its pod has been given back.
+const RELEASE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a task was not made.
 pub(super) struct Unmade {
@@ -68,6 +70,13 @@ impl Tasks {
             tracing::error!("pod {id} was not created and cannot be deleted: {error}");
             sleep(DELETE_INTERVAL).await;
         }
+    }
+
+    /// Gives back a pod's place. This goes on if it takes longer than the call can wait; until then, no other pod has the
+    /// place.
+    pub(super) async fn release(&self, pod: &Id) {
+        let releasing = tokio::spawn(self.host.clone().release(pod.clone()));
+        let _ = timeout(RELEASE_LIMIT, releasing).await;
     }
 
     async fn make_pod(&self, id: &Id, pod: &Pod) -> Result<Holder> {

@@ -82,12 +82,12 @@ impl Tasks {
         self.table().tasks.is_empty()
     }
 
-    /// Waits for the VM's end, and ends all tasks with it. `first` is called before any of them is told to have ended:
+    /// Waits for the VM's end, and ends all tasks with it. `first` is done before any of them is told to have ended:
     /// whoever hears of it must not find this server for the next attempt.
-    pub async fn end_with_vm(self: &Arc<Self>, first: impl FnOnce()) {
+    pub async fn end_with_vm(self: &Arc<Self>, first: impl Future<Output = ()>) {
         let why = self.vm.ended().await;
         tracing::error!("the VM has ended: {why}");
-        first();
+        first.await;
         let mut tasks: Vec<(u8, Name)> = {
             let mut table = self.table();
             table.vm_end = Some(why);

@@ -15,7 +15,7 @@ impl Tasks {
     /// being created is so to its end first; of one that never came, the place is given back.
     pub async fn remove(self: &Arc<Self>, name: &Name) {
         if !self.table().tasks.contains_key(name) {
-            self.host.release(&name.task);
+            self.release(&name.task).await;
             return;
         }
         // A pod that has ended takes no more containers.

@@ -405,6 +405,8 @@ impl Vm for FakeVm {
 #[derive(Default)]
 pub struct FakeHost {
     holders: Arc<()>,
+    /// No place is given back while somebody has this.
+    pub registry: tokio::sync::Mutex<()>,
     released: Mutex<Vec<Id>>,
 }
 
@@ -425,7 +427,10 @@ impl Host for FakeHost {
         Box::pin(async { Ok(Holder { pid: 4711, keep: Box::new(self.holders.clone()) }) })
     }
 
-    fn release(&self, pod: &Id) {
-        self.released.lock().unwrap().push(pod.clone());
+    fn release(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _registry = self.registry.lock().await;
+            self.released.lock().unwrap().push(pod);
+        })
     }
 }

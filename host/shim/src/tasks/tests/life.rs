@@ -39,6 +39,22 @@ async fn a_pod_and_its_container_live_and_leave_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_is_deleted_though_its_place_is_given_back_later() {
+    let bench = Bench::new();
+    bench.create("pod", What::Pod(pod())).await.unwrap();
+    let registry = bench.host.registry.lock().await;
+    soon(bench.tasks.delete(&name("pod"))).await.unwrap();
+    assert!(bench.tasks.is_empty() && bench.host.released().is_empty());
+    drop(registry);
+    soon(async {
+        while bench.host.released() != [id("pod")] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn limits_change_before_the_start_and_after_it_but_not_meanwhile() {
     let bench = Bench::new();
     let one = name("one");
@@ -117,7 +133,7 @@ async fn all_tasks_end_with_their_vm_after_nobody_can_find_it() {
         tokio::spawn(async move {
             let exits =
                 || events.envelopes().iter().filter(|event| event.topic == "/tasks/exit").count();
-            tasks.end_with_vm(|| assert_eq!(exits(), 0)).await;
+            tasks.end_with_vm(async { assert_eq!(exits(), 0) }).await;
         })
     };
     bench.create("pod", What::Pod(pod())).await.unwrap();

@@ -79,7 +79,7 @@ async fn run(steps: Vec<Step>, script: Vec<(u64, bool)>) {
     let mut waits = JoinSet::new();
     let watching = {
         let tasks = bench.tasks.clone();
-        tokio::spawn(async move { tasks.end_with_vm(|| ()).await })
+        tokio::spawn(async move { tasks.end_with_vm(async {}).await })
     };
     for step in steps {
         let tasks = bench.tasks.clone();

@@ -61,7 +61,7 @@ async fn a_removal_goes_on_until_the_vm_has_done_it_or_ended() {
     let bench = Arc::new(running().await);
     let ending = {
         let bench = bench.clone();
-        tokio::spawn(async move { bench.tasks.end_with_vm(|| {}).await })
+        tokio::spawn(async move { bench.tasks.end_with_vm(async {}).await })
     };
     tokio::task::yield_now().await;
     bench.vm.end();
