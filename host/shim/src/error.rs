@@ -29,6 +29,8 @@ pub enum ErrorKind {
     State,
     /// There is no room for it.
     Full,
+    /// The VM has no room for its pod beside the others that it has. Another one may.
+    Crowded,
     /// The shim has no such call. Never [`ErrorKind::NotFound`], which means that the task is gone.
     Unimplemented,
     /// A container asks for something that the shim cannot do. Never [`ErrorKind::Unimplemented`], which containerd 2
@@ -72,7 +74,7 @@ impl From<Error> for ttrpc::Error {
             ErrorKind::NotFound => ttrpc::Code::NOT_FOUND,
             ErrorKind::Exists => ttrpc::Code::ALREADY_EXISTS,
             ErrorKind::State => ttrpc::Code::FAILED_PRECONDITION,
-            ErrorKind::Full => ttrpc::Code::RESOURCE_EXHAUSTED,
+            ErrorKind::Full | ErrorKind::Crowded => ttrpc::Code::RESOURCE_EXHAUSTED,
             ErrorKind::Unimplemented => ttrpc::Code::UNIMPLEMENTED,
             ErrorKind::Failed => ttrpc::Code::INTERNAL,
         };

@@ -10,6 +10,9 @@ pub trait Host: Send + Sync {
     fn hold<'a>(&'a self, network: Option<&'a Path>) -> BoxFuture<'a, Result<Holder>>;
     /// Gives back the pod's place in this server, however often that has to be tried.
     fn release(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()>;
+    /// There is no room for this pod beside the others: no further one is sent to this server before one of those has
+    /// left. Waits for whoever looks for a place meanwhile.
+    fn limit_to_others(&self, pod: &Id);
 }
 
 /// A process that stands for a pod on the host: it ends when this is dropped.

@@ -253,6 +253,21 @@ impl Registry {
         write(&self.room_file(server), &format!("{pods}\n{namespace}"))
     }
 
+    /// No pod is sent to a server any more while it has the pods that it has now, without this one: its VM has no room
+    /// for that beside the others.
+    ///
+    /// # Errors
+    /// The registry cannot be read, or the file cannot be written.
+    pub fn limit_to_others(&self, server: &ServerName, pod: &Id) -> Result<()> {
+        let own = self.pod_file(pod);
+        let others = self.pods_of(server)?.iter().filter(|file| **file != own).count();
+        let others = u16::try_from(others).unwrap_or(u16::MAX);
+        let pods = self.room(server, u16::MAX).min(others);
+        let said = read_to_string(self.room_file(server)).unwrap_or_default();
+        let namespace = said.split_once('\n').map_or("", |(_, namespace)| namespace);
+        write(&self.room_file(server), &format!("{pods}\n{namespace}"))
+    }
+
     /// How many VMs a namespace has whose servers run.
     fn vms_of(&self, namespace: &str) -> Result<usize> {
         let runs = |path: &PathBuf| {

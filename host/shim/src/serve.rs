@@ -271,6 +271,19 @@ impl Host for Entry {
             }
         })
     }
+
+    fn limit_to_others(&self, pod: &Id) {
+        let is_found = lock(&self.is_found);
+        let Assignment { server, .. } = &self.assignment;
+        if *is_found
+            && let Err(error) = self
+                .assignment
+                .registry()
+                .and_then(|registry| registry.limit_to_others(server, pod))
+        {
+            tracing::error!("{error}");
+        }
+    }
 }
 
 #[cfg(test)]

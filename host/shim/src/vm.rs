@@ -20,7 +20,8 @@ pub trait Vm: Send + Sync {
     /// Deletes a pod that has no containers; its memory is the host's when this returns, or the log says why it is not. No
     /// error if there is none.
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
-    /// Makes a container, without a process yet. If that fails, nothing of it is left.
+    /// Makes a container, without a process yet. If that fails, nothing of it is left. It is
+    /// [crowded](crate::error::ErrorKind::Crowded) if there is no room for it beside other pods, but without them.
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>>;
     /// Lets the pod of a container run that was frozen because it had nothing to do, and keeps it from being frozen
     /// again. No error if there is no such container. May take seconds, and may be dropped at any time.

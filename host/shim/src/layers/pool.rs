@@ -79,15 +79,18 @@ impl Pool {
         }
     }
 
-    /// Takes the layers of these directories for a container: those that are not there yet are put there.
+    /// Takes the layers of these directories for a container: those that are not there yet are put there. `of_pod` are
+    /// the offsets of those that other containers of its pod have.
     ///
     /// # Errors
-    /// One cannot be made or has no place; then none is taken.
+    /// One cannot be made or has no place; then none is taken. It is [crowded](ErrorKind::Crowded) if all of the pod's
+    /// have place in the pool of a VM without other pods.
     pub async fn take(
         &self,
         cache: &Cache,
         guest: &dyn Guest,
         directories: &[PathBuf],
+        of_pod: &[u64],
     ) -> Result<Taken> {
         let mut taken = Taken::default();
         for directory in directories {
@@ -95,11 +98,45 @@ impl Pool {
                 Ok(offset) => taken.0.push(offset),
                 Err(error) => {
                     self.leave(taken).await;
+                    if error.kind == ErrorKind::Crowded {
+                        self.check_alone(cache, directories, of_pod).await?;
+                    }
                     return Err(error);
                 }
             }
         }
         Ok(taken)
+    }
+
+    /// Checks that these layers, and what the pod's other containers have, have place in a VM without other pods.
+    async fn check_alone(
+        &self,
+        cache: &Cache,
+        directories: &[PathBuf],
+        of_pod: &[u64],
+    ) -> Result<()> {
+        let mut lengths = self.ranges.lock().await.lengths(of_pod);
+        for directory in directories {
+            let key = Key::of(directory)?;
+            if lengths.contains_key(&key) {
+                continue;
+            }
+            let image = cache.image(directory, &key).await?;
+            lengths.insert(key, image.metadata().map_err(Error::failed)?.len());
+        }
+        if self.ranges.lock().await.would_hold(lengths.values().copied()) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Full,
+            format_args!(
+                "the pod's containers have {} layers of {} MiB together, and a VM has place for {} within layers_gib \
+                 (shim.toml)",
+                lengths.len(),
+                lengths.values().sum::<u64>() >> 20,
+                Layer::MAX_COUNT
+            ),
+        ))
     }
 
     /// Leaves the layers of a container that is gone from the guest.
@@ -193,10 +230,10 @@ impl Pool {
             self.remove(guest, oldest).await;
         }
         Err(Error::new(
-            ErrorKind::Full,
+            ErrorKind::Crowded,
             format_args!(
-                "the VM has no place for the layer {} of {} MiB beside those of its containers: use another VM \
-                 (dev.squeezy/vm)",
+                "the VM has no place for the layer {} of {} MiB beside those of other pods: the pod is sent to another \
+                 VM when it is made anew",
                 directory.display(),
                 length_bytes >> 20
             ),

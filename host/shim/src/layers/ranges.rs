@@ -99,6 +99,21 @@ impl Ranges {
         self.taken.remove(&offset_bytes);
     }
 
+    /// What the ranges at these offsets hold, and their lengths, in bytes.
+    pub fn lengths(&self, offsets: &[u64]) -> BTreeMap<Key, u64> {
+        let ranges = offsets.iter().filter_map(|offset| self.taken.get(offset));
+        ranges.filter_map(|range| Some((range.key.clone()?, range.layer.length_bytes))).collect()
+    }
+
+    /// Whether an empty pool of this size has place for ranges of these lengths, in bytes, all at once.
+    pub fn would_hold(&self, lengths: impl IntoIterator<Item = u64>) -> bool {
+        let mut empty = Self::new(self.pool_bytes);
+        lengths.into_iter().all(|length_bytes| {
+            let free = empty.find_free(length_bytes);
+            free.inspect(|layer| empty.add(*layer)).is_some()
+        })
+    }
+
     /// How many are taken.
     pub fn count(&self) -> usize {
         self.taken.len()

@@ -74,16 +74,19 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Makes a container of a pod. If that fails, nothing of it is left.
+    /// Makes a container of a pod whose others have the layers at the offsets `of_pod`. If that fails, nothing of it is
+    /// left.
     pub(super) async fn new(
         booted: &Arc<Booted>,
         number: u64,
         container: &Container,
         pod: Pod,
-        partition_bytes: u64,
+        of_pod: &[u64],
     ) -> Result<Self> {
+        let partition_bytes = booted.partition_bytes;
         pod.enter(booted, number).await?;
-        let taken = match booted.pool.take(&booted.cache, &**booted, &container.layers).await {
+        let take = booted.pool.take(&booted.cache, &**booted, &container.layers, of_pod);
+        let taken = match take.await {
             Ok(taken) => taken,
             Err(error) => {
                 pod.left(booted, Some(number)).await;
@@ -129,6 +132,11 @@ impl Made {
     /// Its instance.
     pub(super) fn id(&self) -> &InstanceId {
         &self.id
+    }
+
+    /// The offsets of its layers in the pool.
+    pub(super) fn layers(&self) -> Vec<u64> {
+        lock(&self.layers).iter().flat_map(Taken::offsets).copied().collect()
     }
 
     /// Whether its process has a standard input.

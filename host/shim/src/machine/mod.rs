@@ -112,6 +112,12 @@ impl Inside {
             None => pod.cpu_shares(),
         }
     }
+
+    /// The offsets of the layers that a pod's containers have.
+    fn layers_of(&self, pod: &Pod) -> Vec<u64> {
+        let containers = self.containers.values().filter(|container| container.belongs_to(pod));
+        containers.flat_map(|container| container.layers()).collect()
+    }
 }
 
 /// A process that was started.
@@ -289,8 +295,8 @@ impl Vm for Machine {
                      leave"
                 );
             }
-            let made =
-                Made::new(&booted, self.number(), container, pod, self.partition_bytes).await?;
+            let (number, of_pod) = (self.number(), self.inside().layers_of(&pod));
+            let made = Made::new(&booted, number, container, pod, &of_pod).await?;
             self.inside().containers.insert(id.clone(), Arc::new(made));
             self.promises_have_changed(&booted);
             Ok(())

@@ -70,6 +70,30 @@ fn a_server_has_the_room_that_its_vm_was_made_with() {
 }
 
 #[test]
+fn a_server_without_room_for_a_pod_gets_none_before_another_one_has_left() {
+    let state = TempDir::new().unwrap();
+    let registry = lock(&state);
+    let group = group("shop", "default", 256);
+    let (first, _listening) = started(registry.reserve(&id("a"), &group, &[]).unwrap());
+    registry.admit(&first, &group, 32, 9).unwrap();
+    for pod in ["b", "c"] {
+        assert_eq!(joined(registry.reserve(&id(pod), &group, &[]).unwrap()), first);
+    }
+    registry.limit_to_others(&first, &id("c")).unwrap();
+    assert_eq!(registry.vms_of("shop").unwrap(), 1, "it is still the namespace's");
+    registry.release(&id("c")).unwrap();
+    let (second, _listening_too) = started(registry.reserve(&id("c"), &group, &[]).unwrap());
+    registry.release(&id("b")).unwrap();
+    assert_eq!(joined(registry.reserve(&id("d"), &group, &[]).unwrap()), first);
+    assert_eq!(joined(registry.reserve(&id("e"), &group, &[]).unwrap()), second);
+    // It never has room for more than before.
+    registry.limit_to_others(&first, &id("nobody")).unwrap();
+    registry.limit_to_others(&first, &id("a")).unwrap();
+    registry.limit_to_others(&first, &id("nobody")).unwrap();
+    assert_eq!(registry.room(&first, 32), 1);
+}
+
+#[test]
 fn groups_have_servers_of_their_own() {
     let state = TempDir::new().unwrap();
     let registry = lock(&state);

@@ -28,13 +28,17 @@ const KILL_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Tasks {
     /// Creates a task, and returns the process that stands for it. `rootfs` is only told to others. If this fails,
-    /// nothing of the task is left, or is being deleted.
+    /// nothing of the task is left, or is being deleted. If the VM has no room for its pod beside others, that has ended.
     ///
     /// # Errors
     /// There is one of this id already or there are too many, its pod or the VM has ended, or what it needs fails.
     pub async fn create(self: &Arc<Self>, create: Create, rootfs: Vec<Mount>) -> Result<u32> {
         let turn = self.begin(&create)?;
-        let (pid, holder, outputs) = match self.make(&create).await {
+        let made = self.make(&create).await;
+        if matches!(&made, Err(Unmade { error, .. }) if error.kind == ErrorKind::Crowded) {
+            self.leave_to_others(&create).await;
+        }
+        let (pid, holder, outputs) = match made {
             Ok(made) => made,
             Err(Unmade { error, is_pod_left: false }) => {
                 self.forget(&create).await;

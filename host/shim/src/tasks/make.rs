@@ -9,10 +9,13 @@ use crate::{
     error::{Error, Result},
     host::Holder,
     spec::Pod,
-    vm::Container,
+    vm::{Container, Signal},
 };
-use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use std::{sync::Arc, time::Duration};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 
 /// How long to wait before a pod that is left is to be deleted again.
 const DELETE_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,6 +61,23 @@ impl Tasks {
                     }),
                 }
             }
+        }
+    }
+
+    /// Leaves the VM to its other pods, as there is no room for that of this task beside them: no pod is sent here
+    /// before one of them has left, and if this one was created before its container, it ends. kubelet then makes it
+    /// anew, in another VM, where it would try for ever to create the container in this one.
+    pub(super) async fn leave_to_others(self: &Arc<Self>, create: &Create) {
+        let pod = match &create.what {
+            What::Container(pod, _) => pod,
+            What::Pod(_) | What::Single(..) => &create.id,
+        };
+        let (host, refused) = (self.host.clone(), pod.clone());
+        // Before it ends: whoever hears of that looks for a place.
+        let _ = spawn_blocking(move || host.limit_to_others(&refused)).await;
+        if matches!(create.what, What::Container(..)) {
+            // It may have ended already.
+            let _ = self.kill(&pod.clone().into(), Signal::KILL, true).await;
         }
     }
 

@@ -89,8 +89,13 @@ impl Bench {
     }
 
     async fn take(&self, layers: &[&PathBuf]) -> Result<Taken> {
+        self.take_beside(layers, &[]).await
+    }
+
+    /// The same for a pod whose other containers have those at these offsets.
+    async fn take_beside(&self, layers: &[&PathBuf], of_pod: &[u64]) -> Result<Taken> {
         let layers: Vec<PathBuf> = layers.iter().copied().cloned().collect();
-        self.pool.take(&self.cache, &self.guest, &layers).await
+        self.pool.take(&self.cache, &self.guest, &layers, of_pod).await
     }
 
     fn has(&self, offset: u64, text: &str) -> bool {
@@ -138,7 +143,7 @@ async fn a_layer_that_nobody_has_stays_until_its_place_is_needed() {
     assert_eq!(again.offsets(), [place]);
     let of_b = bench.take(&[&b]).await.unwrap();
     let error = bench.take(&[&c]).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Full);
+    assert_eq!(error.kind, ErrorKind::Crowded);
     assert!(error.message.contains("no place for the layer"), "{error}");
     bench.pool.leave(again).await;
     let of_c = bench.take(&[&c]).await.unwrap();
@@ -156,6 +161,24 @@ async fn a_container_that_cannot_have_all_layers_has_none() {
     bench.take(&[&layers[0], &absent]).await.unwrap_err();
     // So all places are free for others.
     bench.take(&[&layers[1], &layers[2]]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_whose_layers_no_vm_has_place_for_is_not_sent_to_another_one() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b, c] = ["aaaa", "bbbb", "cccc"].map(|name| bench.layer(name));
+    let (of_a, of_b) = (bench.take(&[&a]).await.unwrap(), bench.take(&[&b]).await.unwrap());
+    // What containers of a pod share counts once.
+    for layers in [vec![&c], vec![&c, &a]] {
+        let error = bench.take_beside(&layers, of_a.offsets()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Crowded, "{error}");
+    }
+    let both = [of_a.offsets(), of_b.offsets()].concat();
+    for (layers, of_pod) in [(vec![&c], both), (vec![&a, &b, &c], Vec::new())] {
+        let error = bench.take_beside(&layers, &of_pod).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Full);
+        assert!(error.message.contains("the pod's containers have 3 layers"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use crate::{
     Id, Name,
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     host::{Holder, Host},
     spec::{Limits, Pod},
     vm::{Added, Container, Ended, Input, Listed, Output, Signal, Usage, Use, Vm},
@@ -44,6 +44,8 @@ struct Inside {
     failing_kills: u32,
     /// Whether what processes write that are started from now on has no end.
     writes_on: bool,
+    /// Whether there is no room for more containers beside those of other pods.
+    is_crowded: bool,
 }
 
 struct FakeContainer {
@@ -149,6 +151,11 @@ impl FakeVm {
         self.inside().writes_on = true;
     }
 
+    /// There is no room for more containers beside those of other pods.
+    pub fn crowd(&self) {
+        self.inside().is_crowded = true;
+    }
+
     /// A process ends by itself, if it runs.
     pub fn end_process(&self, name: &Name, ended: Ended) {
         let mut inside = self.inside();
@@ -223,8 +230,11 @@ impl Vm for FakeVm {
     }
 
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>> {
-        self.call(true, move |inside| {
+        let made = self.call(true, move |inside| {
             assert!(inside.pods.contains(&container.pod), "{} is not there", container.pod);
+            if inside.is_crowded {
+                return Err(Error::new(ErrorKind::Crowded, "no place beside other pods"));
+            }
             let made = FakeContainer {
                 pod: container.pod.clone(),
                 has_started: false,
@@ -234,7 +244,9 @@ impl Vm for FakeVm {
                 comes: 0,
             };
             assert!(inside.containers.insert(id.clone(), made).is_none(), "{id} is made twice");
-        })
+            Ok(())
+        });
+        Box::pin(async move { made.await? })
     }
 
     fn begin_use<'a>(&'a self, _: &'a Id) -> BoxFuture<'a, Result<Use>> {
@@ -408,6 +420,7 @@ pub struct FakeHost {
     /// No place is given back while somebody has this.
     pub registry: tokio::sync::Mutex<()>,
     released: Mutex<Vec<Id>>,
+    refused: Mutex<Vec<Id>>,
 }
 
 impl FakeHost {
@@ -419,6 +432,11 @@ impl FakeHost {
     /// Pods whose place was given back.
     pub fn released(&self) -> Vec<Id> {
         self.released.lock().unwrap().clone()
+    }
+
+    /// Pods for which there was no room beside others.
+    pub fn refused(&self) -> Vec<Id> {
+        self.refused.lock().unwrap().clone()
     }
 }
 
@@ -432,5 +450,9 @@ impl Host for FakeHost {
             let _registry = self.registry.lock().await;
             self.released.lock().unwrap().push(pod);
         })
+    }
+
+    fn limit_to_others(&self, pod: &Id) {
+        self.refused.lock().unwrap().push(pod.clone());
     }
 }

@@ -116,6 +116,26 @@ async fn what_fails_half_way_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_has_no_room_beside_others_ends_and_its_place_is_nobodys() {
+    let bench = running().await;
+    bench.vm.follow(vec![(0, true)]);
+    bench.create("fails", What::Container(id("pod"), parts())).await.unwrap_err();
+    assert_eq!(bench.tasks.snapshot(&name("pod")).unwrap().phase, Phase::Running);
+    assert!(bench.host.refused().is_empty(), "it would fail anywhere");
+    bench.vm.crowd();
+    let error = bench.create("more", What::Container(id("pod"), parts())).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Crowded);
+    assert_eq!(bench.host.refused(), [id("pod")]);
+    assert!(bench.host.released().is_empty(), "it has its place until it is deleted");
+    for task in ["in", "pod"] {
+        assert_eq!(soon(bench.tasks.wait(&name(task))).await.unwrap().status, 137, "{task}");
+        bench.tasks.delete(&name(task)).await.unwrap();
+    }
+    assert!(bench.tasks.is_empty());
+    assert_eq!(bench.host.released(), [id("pod")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_that_fails_can_be_tried_again() {
     let bench = Bench::new();
     bench.create("one", What::Single(pod(), parts())).await.unwrap();
