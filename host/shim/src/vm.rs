@@ -15,7 +15,8 @@ use tokio::io::AsyncRead;
 /// Each call has a limit of its own, except [`Vm::wait`] and [`Vm::ended`]. Once the VM has ended, they all fail or are
 /// no longer waited for.
 pub trait Vm: Send + Sync {
-    /// Makes a pod, booting the VM for the first. If that fails, nothing of the pod is left.
+    /// Makes a pod, booting the VM for the first. If that fails, nothing of the pod is left. It is
+    /// [crowded](crate::error::ErrorKind::Crowded) if the VM has no room for it beside others.
     fn create_pod<'a>(&'a self, id: &'a Id, pod: &'a Pod) -> BoxFuture<'a, Result<()>>;
     /// Deletes a pod that has no containers; its memory is the host's when this returns, or the log says why it is not. No
     /// error if there is none.

@@ -2,11 +2,11 @@
 
 use super::{Booted, volumes::on_host};
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     network::{Connection, Traffic},
     spec::Pod,
 };
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 /// Connects a pod with the network namespace that was made for it, and sees its traffic if it is to be frozen without.
 /// Nothing if it has no network.
@@ -42,7 +42,11 @@ async fn connect_with(
         let connection = networks.connect(&namespace)?;
         Ok(connection.map(|connection| (listens.then(|| connection.listen()), connection)))
     });
-    let connected = connected.await.map_err(|error| failed(&error))?;
+    let connected = connected.await.map_err(|error| match error.kind() {
+        // There is one for each place, and so one is lost.
+        io::ErrorKind::QuotaExceeded => Error::new(ErrorKind::Crowded, error),
+        _ => failed(&error),
+    })?;
     let Some((listening, connection)) = connected else { return Ok(None) };
     let added = async {
         let traffic = listening.map(|listening| listening.and_then(Traffic::of)).transpose();
@@ -60,7 +64,7 @@ async fn connect_with(
     }
 }
 
-/// Ends a pod's connection. Its device is free again if the guest has nobody at it any more.
+/// Ends a pod's connection. Its device is free again if the guest has nobody at it any more, and is lost otherwise.
 pub(super) async fn disconnect(booted: &Booted, connection: Connection) {
     let number = connection.number();
     let removed = match booted.vm.agent() {

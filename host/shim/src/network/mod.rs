@@ -60,7 +60,8 @@ impl Networks {
     /// fails, it is as it was.
     ///
     /// # Errors
-    /// It is the namespace of this process, no device is free, or the kernel refuses something.
+    /// It is the namespace of this process, no device is free ([`io::ErrorKind::QuotaExceeded`]), or the kernel refuses
+    /// something.
     pub fn connect(&self, path: &Path) -> io::Result<Option<Connection>> {
         let pod = Namespace::open(path)?;
         if pod.is(&Namespace::own()?)? {
@@ -68,7 +69,9 @@ impl Networks {
         }
         let Some(uplink) = pod.run(Uplink::find)? else { return Ok(None) };
         let number = self.free().pop_first();
-        let number = number.ok_or_else(|| io::Error::other("the VM has no free network device"))?;
+        let none =
+            || io::Error::new(io::ErrorKind::QuotaExceeded, "the VM has no free network device");
+        let number = number.ok_or_else(none)?;
         let made = Connection::make(number, tap(number), pod, uplink, &self.spare);
         made.map(Some).inspect_err(|_| self.give_back(number))
     }

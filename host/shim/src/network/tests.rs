@@ -315,6 +315,21 @@ fn a_namespace_is_left_as_it_was() {
 }
 
 #[test]
+fn that_every_device_is_taken_or_lost_is_told_from_other_errors() {
+    let (Some(pod), Some(other)) = (Pod::new(), Pod::new()) else { return };
+    let (networks, _taps) = Networks::make(1).unwrap();
+    let connection = networks.connect(&pod.path()).unwrap().unwrap();
+    let refused = networks.connect(&other.path()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+    // Nobody says that the guest has left it.
+    networks.disconnect(connection).unwrap();
+    let refused = networks.connect(&other.path()).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::QuotaExceeded);
+    networks.give_back(0);
+    networks.connect(&other.path()).unwrap().unwrap();
+}
+
+#[test]
 fn what_a_killed_server_leaves_is_no_obstacle() {
     let Some(pod) = Pod::new() else { return };
     let state = || {

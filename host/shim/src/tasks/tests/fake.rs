@@ -44,7 +44,7 @@ struct Inside {
     failing_kills: u32,
     /// Whether what processes write that are started from now on has no end.
     writes_on: bool,
-    /// Whether there is no room for more containers beside those of other pods.
+    /// Whether there is no room for more pods and containers beside those of other pods.
     is_crowded: bool,
 }
 
@@ -65,6 +65,13 @@ impl Inside {
         assert!(started.is_none(), "{name} is started twice");
         let stdout = if self.writes_on { endless() } else { Box::new(empty()) };
         Output { stdout, stderr: Box::new(empty()) }
+    }
+
+    fn check_room(&self) -> Result<()> {
+        if self.is_crowded {
+            return Err(Error::new(ErrorKind::Crowded, "no room beside other pods"));
+        }
+        Ok(())
     }
 
     /// Whether this kill fails.
@@ -151,7 +158,7 @@ impl FakeVm {
         self.inside().writes_on = true;
     }
 
-    /// There is no room for more containers beside those of other pods.
+    /// There is no room for more pods and containers beside those of other pods.
     pub fn crowd(&self) {
         self.inside().is_crowded = true;
     }
@@ -216,7 +223,12 @@ impl FakeVm {
 
 impl Vm for FakeVm {
     fn create_pod<'a>(&'a self, id: &'a Id, _: &'a Pod) -> BoxFuture<'a, Result<()>> {
-        self.call(true, move |inside| assert!(inside.pods.insert(id.clone()), "{id} is made twice"))
+        let made = self.call(true, move |inside| -> Result<()> {
+            inside.check_room()?;
+            assert!(inside.pods.insert(id.clone()), "{id} is made twice");
+            Ok(())
+        });
+        Box::pin(async move { made.await? })
     }
 
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
@@ -230,11 +242,9 @@ impl Vm for FakeVm {
     }
 
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>> {
-        let made = self.call(true, move |inside| {
+        let made = self.call(true, move |inside| -> Result<()> {
             assert!(inside.pods.contains(&container.pod), "{} is not there", container.pod);
-            if inside.is_crowded {
-                return Err(Error::new(ErrorKind::Crowded, "no place beside other pods"));
-            }
+            inside.check_room()?;
             let made = FakeContainer {
                 pod: container.pod.clone(),
                 has_started: false,

@@ -136,6 +136,16 @@ async fn a_pod_that_has_no_room_beside_others_ends_and_its_place_is_nobodys() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_cannot_be_made_beside_others_is_the_last_that_is_sent_here() {
+    let bench = Bench::new();
+    bench.vm.crowd();
+    let error = bench.create("pod", What::Pod(pod())).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Crowded);
+    assert_eq!((bench.host.refused(), bench.host.released()), (vec![id("pod")], vec![id("pod")]));
+    assert!(bench.tasks.is_empty() && bench.seen().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_that_fails_can_be_tried_again() {
     let bench = Bench::new();
     bench.create("one", What::Single(pod(), parts())).await.unwrap();
