@@ -1,6 +1,6 @@
 //! The layers of one VM, in its pool drive.
 //!
-//! A layer that no container has stays there for the next one, until its place is needed.
+//! A layer that no container has stays there for the next one, until its place is needed or the disk is short.
 
 use super::{Cache, Key, ranges::Ranges};
 use crate::{
@@ -147,6 +147,15 @@ impl Pool {
         }
     }
 
+    /// Removes layers that no container has, those that were not used for longest first, until the disk is not short.
+    ///
+    /// # Errors
+    /// The disk cannot be looked at.
+    pub async fn give_back(&self, cache: &Cache, guest: &dyn Guest) -> io::Result<()> {
+        let _turn = self.changing.lock().await;
+        self.make_room(cache, guest, 0).await
+    }
+
     async fn take_one(&self, cache: &Cache, guest: &dyn Guest, directory: &Path) -> Result<u64> {
         let key = Key::of(directory)?;
         if let Some(offset) = self.ranges.lock().await.take(&key) {
@@ -168,6 +177,8 @@ impl Pool {
         let mut disk = cache.disk().map_err(|error| failed(&error))?;
         if !disk.has_room(length_bytes) {
             cache.give_back(length_bytes).await.map_err(|error| failed(&error))?;
+            let made = self.make_room(cache, guest, length_bytes).await;
+            made.map_err(|error| failed(&error))?;
             disk = cache.disk().map_err(|error| failed(&error))?;
         }
         if !disk.has_room(length_bytes) {
@@ -196,6 +207,22 @@ impl Pool {
         }
         self.ranges.lock().await.fill(layer.offset_bytes, key);
         Ok(layer.offset_bytes)
+    }
+
+    /// Removes layers that no container has until the disk is not short with so many more bytes. Whoever calls has the
+    /// turn to change the pool.
+    async fn make_room(&self, cache: &Cache, guest: &dyn Guest, more_bytes: u64) -> io::Result<()> {
+        // Those that the guest keeps are there to be removed again.
+        let count = self.ranges.lock().await.count();
+        for _ in 0..count {
+            if cache.disk()?.lacks_bytes(more_bytes) == 0 {
+                break;
+            }
+            let oldest = self.ranges.lock().await.clear_oldest();
+            let Some(oldest) = oldest else { break };
+            self.remove(guest, oldest).await;
+        }
+        Ok(())
     }
 
     /// Removes a layer that holds nothing for anybody. Its range stays taken if the guest does not let go of it.

@@ -50,7 +50,7 @@ use tokio::{
 /// Where images of layers are kept: in a directory of root's, unlike that of the daemon.
 pub const LAYERS: &str = "/var/lib/squeezy-shim/layers";
 
-/// How often it is looked whether images of layers have to make room for others on the disk.
+/// How often it is looked whether layers have to make room for others on the disk.
 const DISK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Most processes that the agent is asked to run: it answers 2048 calls at a time, and each process takes a wait, three
@@ -246,11 +246,14 @@ impl Machine {
     }
 }
 
-/// Has images of layers make room for others on the disk, as long as there is the VM.
+/// Has images of layers make room for others on the disk, and then layers in the pool, as long as there is the VM.
 async fn make_room(booted: Weak<Booted>) {
     while let Some(booted) = booted.upgrade() {
         if let Err(error) = booted.cache.give_back(0).await {
             tracing::warn!("images of layers make no room on the disk: {error}");
+        }
+        if let Err(error) = booted.pool.give_back(&booted.cache, &*booted).await {
+            tracing::warn!("layers of the VM make no room on the disk: {error}");
         }
         drop(booted);
         sleep(DISK_INTERVAL).await;

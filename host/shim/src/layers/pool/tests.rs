@@ -16,6 +16,8 @@ use tokio::{sync::Notify, time::timeout};
 #[derive(Default)]
 struct Books {
     layers: Lock<Vec<Layer>>,
+    /// What layers had that were removed, in bytes.
+    removed_bytes: Arc<AtomicU64>,
     /// Layers that cannot be removed.
     stuck: Lock<Vec<u64>>,
     /// Whether it says that it has not taken what it has taken.
@@ -46,7 +48,10 @@ impl Guest for Books {
         let result = if self.stuck.lock().unwrap().contains(&offset_bytes) {
             Err(Error::failed("it is still open"))
         } else {
-            self.layers.lock().unwrap().retain(|layer| layer.offset_bytes != offset_bytes);
+            let mut layers = self.layers.lock().unwrap();
+            let gone = layers.extract_if(.., |layer| layer.offset_bytes == offset_bytes);
+            let gone_bytes = gone.map(|layer| layer.length_bytes).sum::<u64>();
+            self.removed_bytes.fetch_add(gone_bytes, Ordering::Relaxed);
             Ok(())
         };
         Box::pin(async { result })
@@ -56,7 +61,7 @@ impl Guest for Books {
 struct Bench {
     directory: tempfile::TempDir,
     cache: Cache,
-    /// What the disk has free of 100 MiB beside images, in bytes.
+    /// What the disk has free of 100 MiB beside images, in bytes, as long as no layer is removed.
     free_bytes: Arc<AtomicU64>,
     pool: Pool,
     guest: Books,
@@ -71,14 +76,16 @@ impl Bench {
         }
         let directory = tempfile::tempdir().unwrap();
         let free_bytes = Arc::new(AtomicU64::new(50 << 20));
-        let free = free_bytes.clone();
+        let guest = Books::default();
+        let (free, removed) = (free_bytes.clone(), guest.removed_bytes.clone());
         let disk = move |images_bytes| {
-            let free_bytes = free.load(Ordering::Relaxed).saturating_sub(images_bytes);
+            let [free, removed] = [&free, &removed].map(|bytes| bytes.load(Ordering::Relaxed));
+            let free_bytes = (free + removed).saturating_sub(images_bytes);
             Disk { free_bytes, all_bytes: 100 << 20 }
         };
         let cache = Cache::open(&directory.path().join("cache"), 64 << 20).unwrap().on_disk(disk);
         let pool = Pool::new(cache.unnamed_file().unwrap(), 5 << 20).unwrap();
-        Some(Self { directory, cache, free_bytes, pool, guest: Books::default() })
+        Some(Self { directory, cache, free_bytes, pool, guest })
     }
 
     fn layer(&self, name: &str) -> PathBuf {
@@ -250,4 +257,39 @@ async fn a_layer_that_the_disk_has_no_room_for_is_refused_once_no_image_can_make
     assert_eq!(fs::read_dir(images).unwrap().count(), 0, "images have made no room");
     bench.free_bytes.store(50 << 20, Ordering::Relaxed);
     bench.take(&[&b]).await.unwrap();
+}
+
+#[tokio::test]
+async fn layers_that_nobody_has_make_room_on_the_disk_as_long_as_it_is_short() {
+    let Some(bench) = Bench::new() else { return };
+    let [a, b, c] = ["aaaa", "bbbb", "cccc"].map(|name| bench.layer(name));
+    let (of_a, of_b) = (bench.take(&[&a]).await.unwrap(), bench.take(&[&b]).await.unwrap());
+    let [place_of_a, place_of_b] = [&of_a, &of_b].map(|taken| taken.offsets()[0]);
+    let give_back = async || bench.pool.give_back(&bench.cache, &bench.guest).await.unwrap();
+    let layers = || bench.guest.layers.lock().unwrap().len();
+    bench.pool.leave(of_a).await;
+    give_back().await;
+    assert_eq!(layers(), 2, "the disk is not short");
+    for image in fs::read_dir(bench.directory.path().join("cache/images")).unwrap() {
+        fs::remove_file(image.unwrap().path()).unwrap();
+    }
+    // It lacks one byte.
+    bench.free_bytes.store((15 << 20) - 1, Ordering::Relaxed);
+    bench.pool.leave(of_b).await;
+    give_back().await;
+    assert!(!bench.has(place_of_a, "aaaa") && bench.has(place_of_b, "bbbb"), "a was used before b");
+    // One that a container has stays.
+    let of_b = bench.take(&[&b]).await.unwrap();
+    bench.free_bytes.store(0, Ordering::Relaxed);
+    give_back().await;
+    assert_eq!((layers(), of_b.offsets()), (1, &[place_of_b][..]));
+
+    bench.pool.leave(of_b).await;
+    bench.free_bytes.store(50 << 20, Ordering::Relaxed);
+    bench.cache.image(&c, &Key::of(&c).unwrap()).await.unwrap();
+    // Beside what is left to others, there is half of what it takes.
+    let removed_bytes = bench.guest.removed_bytes.load(Ordering::Relaxed);
+    bench.free_bytes.store((11 << 19) - removed_bytes, Ordering::Relaxed);
+    let of_c = bench.take(&[&c]).await.unwrap();
+    assert!(bench.has(of_c.offsets()[0], "cccc") && !bench.has(place_of_b, "bbbb"));
 }
