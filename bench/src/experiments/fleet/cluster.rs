@@ -253,7 +253,8 @@ impl<'a> Cluster<'a> {
         pod_bytes: u64,
         on: Option<usize>,
     ) -> Option<VmNumber> {
-        let most = MOST_PODS.min(u32::try_from(MOST_BYTES / pod_bytes.max(1)).unwrap_or(1));
+        let fit = MOST_BYTES / application.partition_bytes();
+        let most = u32::try_from(fit).unwrap_or(u32::MAX).min(MOST_PODS);
         let has_room = |number: &&VmNumber| {
             let vm = &self.vms[number.0];
             on.is_none_or(|node| vm.node == node)
@@ -351,6 +352,18 @@ mod tests {
             cluster.start(0, &small);
             assert_eq!(cluster.booted, booted, "{way:?}");
             assert_eq!(cluster.nodes[1].pods, u32::from(way != Way::Partitions) + 1, "{way:?}");
+        }
+    }
+
+    #[test]
+    fn a_vm_has_room_for_as_many_pods_as_with_the_shim() {
+        for (mib, most) in [(128, 32), (2048, 32), (4096, 16)] {
+            let app = application(mib);
+            let mut cluster = cluster(Way::Partitions, 1, 256 << 10);
+            (0..most).for_each(|_| cluster.start(0, &app));
+            assert_eq!(cluster.booted, 1, "{mib} MiB");
+            cluster.start(0, &app);
+            assert_eq!(cluster.booted, 2, "{mib} MiB");
         }
     }
 
