@@ -5,7 +5,7 @@ mod cluster;
 mod measured;
 mod population;
 
-use super::{coldstart, footprint};
+use super::pods;
 use crate::{
     error::Result,
     harness::{Experiment, Report, Session},
@@ -95,14 +95,13 @@ impl Experiment for Arguments {
     const NAME: &'static str = "fleet";
 
     async fn measure(&self, session: &mut Session<Figures>) -> Result {
-        let path = |name| record::recorded_path(session.files.path(), name);
-        let name = footprint::Arguments::NAME;
-        let footprints: Vec<footprint::Line> = record::read(&path(name), name)?;
-        let name = coldstart::Arguments::NAME;
-        let starts = Starts::of(&record::read(&path(name), name)?)?;
-        let sizes = Sizes::of(&footprints)?;
+        let name = pods::Arguments::NAME;
+        let path = record::recorded_path(session.files.path(), name);
+        let lines: Vec<pods::Line> = record::read(&path, name)?;
+        let sizes = Sizes::of(&lines)?;
+        let starts = Starts::of(&lines)?;
         // The machine that the costs were measured on, not this one.
-        let header = footprints[0].header.clone();
+        let header = lines[0].header.clone();
         let usual = Setting {
             varied: PLAIN,
             sizes,
@@ -308,7 +307,7 @@ mod tests {
     fn fewer_vms_take_less_memory_and_boot_less_often() {
         let setting = Setting {
             varied: PLAIN,
-            sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, of_partition: 0.02 },
+            sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, pod_bytes: 8 << 20 },
             nodes: 100,
             node_bytes: 64 << 30,
             keep_minutes: 10,

@@ -31,14 +31,14 @@ pub(crate) struct Arguments {
 /// A number of idle instances of one function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Figures {
-    pub(crate) function: String,
-    pub(crate) instances: u16,
+    function: String,
+    instances: u16,
     /// Resident host memory of all their VMs.
-    pub(crate) resident_bytes: u64,
+    resident_bytes: u64,
     /// The part outside partitions: the kernel, the agent, page tables and, with 1:1, everything.
-    pub(crate) base_bytes: u64,
+    base_bytes: u64,
     /// Memory that the guests have.
-    pub(crate) plugged_bytes: u64,
+    plugged_bytes: u64,
 }
 
 impl Experiment for Arguments {
@@ -53,7 +53,7 @@ impl Experiment for Arguments {
 }
 
 /// A record.
-pub(crate) type Line = Measured<Figures>;
+type Line = Measured<Figures>;
 
 /// A column of the table.
 type Column<'a> = crate::report::Column<'a, Line>;

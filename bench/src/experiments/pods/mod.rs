@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use steps::Step;
 
 /// All pods in one VM.
-const TOGETHER: &str = "squeezy";
+pub(crate) const TOGETHER: &str = "squeezy";
 /// A VM for each pod, with room for no other, with the same shim.
-const APART: &str = "microvm";
+pub(crate) const APART: &str = "microvm";
 
 /// For how many pods a VM of the shim has room, unless it is told otherwise.
 const ROOM: u32 = 32;
@@ -91,7 +91,7 @@ pub(crate) enum Figures {
 }
 
 /// A record.
-type Line = Measured<Figures>;
+pub(crate) type Line = Measured<Figures>;
 
 impl Experiment for Arguments {
     const NAME: &'static str = "pods";
