@@ -43,6 +43,8 @@ fn nonsense_is_refused_before_anything_starts() {
         "fairness --duration 1",
         "fleet --applications 0",
         "fleet --of-namespace 0",
+        "fleet --limit-step 0",
+        "fleet --limit-step 2G",
         "pods --pods 1",
         "pods --pods 33",
         "code --functions nonsense",

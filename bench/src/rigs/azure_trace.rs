@@ -8,10 +8,10 @@ use squeezy_load::{
 use std::{collections::HashMap, fs::File, io::BufReader, path::Path};
 
 const MIB: u64 = 1 << 20;
-/// The memory of instances is a multiple of this.
+/// The memory of instances is a multiple of this, as in the platform's bills.
 const SIZE_STEP: u64 = 128 * MIB;
-/// The minimum and maximum memory of an instance.
-const SIZES: (u64, u64) = (SIZE_STEP, 3072 * MIB);
+/// The maximum memory of an instance.
+pub(crate) const MOST_BYTES: u64 = 3072 * MIB;
 /// Memory of an application if the trace does not say: the published median.
 const USUAL_MIB: f64 = 170.0;
 /// Execution time if the trace does not say.
@@ -39,10 +39,15 @@ impl AzureTrace {
         self.durations_ms.get(&of.function).cloned().unwrap_or_else(|| vec![(50.0, USUAL_MS)])
     }
 
+    /// The most memory that a function's application has had.
+    pub(crate) fn most_bytes(&self, of: &FunctionInvocations) -> u64 {
+        let most = self.memory_mib.get(&of.app).and_then(|percentiles| percentiles.last());
+        (most.map_or(USUAL_MIB, |&(_, mib)| mib) * MIB as f64) as u64
+    }
+
     /// The memory that an instance of a function is promised: the most that its application has had.
     pub(crate) fn memory_bytes(&self, of: &FunctionInvocations) -> u64 {
-        let most = self.memory_mib.get(&of.app).and_then(|percentiles| percentiles.last());
-        size((most.map_or(USUAL_MIB, |&(_, mib)| mib) * MIB as f64) as u64)
+        size(self.most_bytes(of), SIZE_STEP)
     }
 
     /// The memory that it holds: the median of its application.
@@ -52,9 +57,9 @@ impl AzureTrace {
     }
 }
 
-/// The size of an instance that needs so much memory.
-pub(crate) fn size(bytes: u64) -> u64 {
-    bytes.next_multiple_of(SIZE_STEP).clamp(SIZES.0, SIZES.1)
+/// The size of an instance that needs so much memory, if sizes are multiples of `step`, in bytes: 1 to [`MOST_BYTES`].
+pub(crate) fn size(bytes: u64, step: u64) -> u64 {
+    bytes.next_multiple_of(step).clamp(step, MOST_BYTES)
 }
 
 /// A distribution's value at a percentage, interpolated linearly between its percentiles.

@@ -25,6 +25,8 @@ use std::{path::PathBuf, time::Duration};
 
 /// What is the same in all lines but those that show how much it matters.
 const PLAIN: &str = "nothing";
+/// What Kata's RuntimeClass for QEMU has as the overhead of a pod, which is all that its VM takes beside its limit.
+const KATA_OVERHEAD: u64 = 160 << 20;
 
 /// A simulated cluster whose pods are partitions of VMs or VMs of their own.
 #[derive(Debug, clap::Args)]
@@ -48,9 +50,19 @@ pub(crate) struct Arguments {
     /// How long a pod is kept that is not needed, in minutes
     #[arg(long, value_name = "MINUTES", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1440))]
     keep_alive: u32,
+    /// What limits are multiples of: 1M to 1G
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = parse_limit_step)]
+    limit_step: u64,
     /// Applications in a namespace, whose pods share VMs
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     of_namespace: u32,
+}
+
+fn parse_limit_step(text: &str) -> Result<u64, String> {
+    match size::parse(text)? {
+        step @ 0x10_0000..=0x4000_0000 => Ok(step),
+        _ => Err(format!("limits cannot be multiples of `{text}` here: choose 1M to 1G")),
+    }
 }
 
 /// A day of a cluster.
@@ -62,6 +74,8 @@ pub(crate) struct Figures {
     applications_count: u64,
     /// Applications in a namespace.
     of_namespace_count: u64,
+    /// What limits are multiples of.
+    limit_step_bytes: u64,
     node_bytes: u64,
     keep_alive_seconds: u64,
     /// The most nodes that were needed at a time.
@@ -87,6 +101,7 @@ struct Setting {
     sizes: Sizes,
     nodes: usize,
     node_bytes: u64,
+    limit_step: u64,
     keep_minutes: u32,
     of_namespace: u32,
 }
@@ -107,6 +122,7 @@ impl Experiment for Arguments {
             sizes,
             nodes: self.nodes as usize,
             node_bytes: self.node_memory,
+            limit_step: self.limit_step,
             keep_minutes: self.keep_alive,
             of_namespace: self.of_namespace,
         };
@@ -122,6 +138,7 @@ impl Experiment for Arguments {
             for setting in settings {
                 session.progress.say(&format!("trial {}, varied: {}", trial + 1, setting.varied));
                 population.divide(setting.of_namespace);
+                population.limit(setting.limit_step);
                 let changes = population.changes(setting.keep_minutes);
                 for way in Way::ALL {
                     let figures = setting.play(way, &population, &changes, &starts);
@@ -152,16 +169,19 @@ impl Setting {
         };
         vec![
             self.clone(),
-            with("keep-alive 1 min", |other| other.keep_minutes = 1),
-            with("keep-alive 60 min", |other| other.keep_minutes = 60),
-            with("namespaces of 1", |other| other.of_namespace = 1),
-            with("namespaces of 100", |other| other.of_namespace = 100),
-            with("nodes a quarter", |other| {
+            with("32 MiB steps", |other| other.limit_step = 32 << 20),
+            with("1 MiB steps", |other| other.limit_step = 1 << 20),
+            with("kept 1 min", |other| other.keep_minutes = 1),
+            with("kept 60 min", |other| other.keep_minutes = 60),
+            with("namespace 1", |other| other.of_namespace = 1),
+            with("namespace 100", |other| other.of_namespace = 100),
+            with("nodes quarter", |other| {
                 other.node_bytes /= 4;
                 other.nodes *= 4;
             }),
             with("VMs half", |other| other.sizes = other.sizes.times(0.5)),
             with("VMs double", |other| other.sizes = other.sizes.times(2.0)),
+            with("Kata's VM", |other| other.sizes.lone_vm_bytes = KATA_OVERHEAD),
         ]
     }
 
@@ -208,6 +228,7 @@ impl Setting {
             varied: self.varied.to_owned(),
             applications_count: applications.len() as u64,
             of_namespace_count: self.of_namespace.into(),
+            limit_step_bytes: self.limit_step,
             node_bytes: self.node_bytes,
             keep_alive_seconds: u64::from(self.keep_minutes) * 60,
             peak_nodes_count: peak_nodes,
@@ -310,6 +331,7 @@ mod tests {
             sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, pod_bytes: 8 << 20 },
             nodes: 100,
             node_bytes: 64 << 30,
+            limit_step: 128 << 20,
             keep_minutes: 10,
             of_namespace: 100,
         };
@@ -317,6 +339,7 @@ mod tests {
         let starts = Starts { in_vm: second, with_vm: second * 3, alone: second * 2 };
         let mut population = Population::draw(None, 1000, 1).unwrap();
         population.divide(setting.of_namespace);
+        population.limit(setting.limit_step);
         let changes = population.changes(setting.keep_minutes);
         let [ours, _, alone, kept] =
             Way::ALL.map(|way| setting.play(way, &population, &changes, &starts));

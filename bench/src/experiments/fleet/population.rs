@@ -8,6 +8,8 @@ use squeezy_load::Random;
 use std::{f64::consts::TAU, path::Path};
 
 const MIB: f64 = (1 << 20) as f64;
+/// The smallest partition that the shim makes.
+const LEAST_PARTITION: u64 = 128 << 20;
 const MINUTES_OF_A_DAY: u32 = 24 * 60;
 
 /// Calls of an application in a day, by the fraction of applications that have at most as many. Published: 45% at most
@@ -21,7 +23,8 @@ const DURATION: (f64, f64) = (-0.38, 2.36);
 const LONGEST: f64 = 600.0;
 /// Memory of an application in MiB, as published: a Burr distribution with these exponents and scale.
 const MEMORY: (f64, f64, f64) = (11.652, 0.221, 107.083);
-/// The most that an application has had relative to what it usually has: the ratio of the published medians.
+/// The most that an application has had relative to what it usually has: the ratio of the published medians (assumed to
+/// be the same for all).
 const PEAK: f64 = 170.0 / 139.0;
 /// The most instances of an application: what the platform allows.
 const MOST_INSTANCES: u32 = 200;
@@ -34,7 +37,9 @@ const ENOUGH: f64 = 0.99;
 pub(super) struct Application {
     /// The namespace that it is in.
     namespace: u32,
-    /// What a pod of it is promised.
+    /// The most that a pod of it has had.
+    most_bytes: u64,
+    /// What a pod of it is promised: its limit.
     pub(super) memory_bytes: u64,
     /// What a pod of it holds.
     pub(super) held_bytes: u64,
@@ -58,7 +63,7 @@ pub(super) struct Change {
 
 impl Population {
     /// Applications with published distributions, or, with a trace, its functions drawn again and again, each at
-    /// another time of the day. All are in the same namespace at first.
+    /// another time of the day. At first, all are in the same namespace, and limits are what pods have had at most.
     pub(super) fn draw(trace: Option<&Path>, count: u32, seed: u64) -> Result<Self> {
         let mut random = Random::new(seed);
         Ok(match trace {
@@ -87,10 +92,13 @@ impl Population {
             };
             let mut needed: Vec<_> = function.counts.iter().map(need).collect();
             needed.sort_unstable();
+            let most_bytes = trace.most_bytes(function);
+            let held_bytes = trace.held_bytes(function);
             Some(Application {
                 namespace: 0,
-                memory_bytes: trace.memory_bytes(function),
-                held_bytes: trace.held_bytes(function),
+                most_bytes,
+                memory_bytes: most_bytes,
+                held_bytes,
                 needed,
             })
         });
@@ -107,6 +115,13 @@ impl Population {
     pub(super) fn divide(&mut self, of_namespace: u32) {
         for (application, index) in self.applications.iter_mut().zip(0..) {
             application.namespace = index / of_namespace.max(1);
+        }
+    }
+
+    /// Makes limits multiples of so many bytes, upwards.
+    pub(super) fn limit(&mut self, step: u64) {
+        for application in &mut self.applications {
+            application.memory_bytes = azure_trace::size(application.most_bytes, step);
         }
     }
 
@@ -129,12 +144,18 @@ impl Application {
     /// One that is never called.
     #[cfg(test)]
     pub(super) fn of_size(namespace: u32, memory_bytes: u64) -> Self {
-        Self { namespace, memory_bytes, held_bytes: 0, needed: Vec::new() }
+        Self {
+            namespace,
+            most_bytes: memory_bytes,
+            memory_bytes,
+            held_bytes: 0,
+            needed: Vec::new(),
+        }
     }
 
     /// The size of its pods' partitions: a power of two, so that different limits can share a VM.
     pub(super) fn partition_bytes(&self) -> u64 {
-        self.memory_bytes.next_power_of_two()
+        self.memory_bytes.next_power_of_two().max(LEAST_PARTITION)
     }
 
     /// What pods of one VM have in common.
@@ -190,12 +211,9 @@ fn published(random: &mut Random) -> Application {
             needed.push((minute, pods(calls, seconds)));
         }
     }
-    Application {
-        namespace: 0,
-        memory_bytes: azure_trace::size((usual * PEAK) as u64),
-        held_bytes: (usual as u64).min(azure_trace::size((usual * PEAK) as u64)),
-        needed,
-    }
+    let most_bytes = ((usual * PEAK) as u64).min(azure_trace::MOST_BYTES);
+    let held_bytes = (usual as u64).min(most_bytes);
+    Application { namespace: 0, most_bytes, memory_bytes: most_bytes, held_bytes, needed }
 }
 
 /// How many instances are enough for so many independent calls in a minute, of which there is at least one.
@@ -282,5 +300,24 @@ mod tests {
         let below = |mib: u64| drawn.iter().filter(|a| a.held_bytes <= mib << 20).count() / 20;
         assert!((45..55).contains(&below(139)), "{}", below(139));
         assert!((90..99).contains(&below(400)), "{}", below(400));
+    }
+
+    #[test]
+    fn how_much_more_than_limits_partitions_are_depends_on_the_step_of_limits() {
+        let mut random = Random::new(1);
+        let mut population = Population {
+            applications: (0..2000).map(|_| published(&mut random)).collect(),
+            minutes: MINUTES_OF_A_DAY,
+            source: String::new(),
+        };
+        for (step_mib, more_percent) in [(128, 5..14), (32, 30..44), (1, 40..54)] {
+            population.limit(step_mib << 20);
+            let sum = |bytes: fn(&Application) -> u64| {
+                population.applications.iter().map(bytes).sum::<u64>()
+            };
+            let limits = sum(|application| application.memory_bytes);
+            let more = 100 * sum(Application::partition_bytes) / limits - 100;
+            assert!(more_percent.contains(&more), "{step_mib} MiB: {more}% more");
+        }
     }
 }
