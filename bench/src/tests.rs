@@ -43,6 +43,7 @@ fn nonsense_is_refused_before_anything_starts() {
         "fairness --duration 1",
         "fleet --applications 0",
         "fleet --of-namespace 0",
+        "fleet --pods-per-node 0",
         "fleet --limit-step 0",
         "fleet --limit-step 2G",
         "pods --pods 1",

@@ -10,6 +10,8 @@ pub(super) enum Way {
     Partitions,
     /// The same, but no pod looks for a node that has a VM for it.
     PartitionsAnywhere,
+    /// Partitions again, but the scheduler counts what it knows: each pod's limit and the overhead of its RuntimeClass.
+    PartitionsRequested,
     /// A VM for each pod.
     VmPerPod,
     /// Pods of one namespace and size on a node share a VM that keeps what it has ever had.
@@ -17,14 +19,20 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Partitions, Self::PartitionsAnywhere, Self::VmPerPod, Self::NeverShrinks];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Partitions,
+        Self::PartitionsAnywhere,
+        Self::PartitionsRequested,
+        Self::VmPerPod,
+        Self::NeverShrinks,
+    ];
 
     /// As a method of the lines.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Partitions => "squeezy",
             Self::PartitionsAnywhere => "squeezy, no affinity",
+            Self::PartitionsRequested => "squeezy, podFixed",
             Self::VmPerPod => "microvm",
             Self::NeverShrinks => "never shrinks",
         }
@@ -35,6 +43,8 @@ impl Way {
 const MOST_PODS: u32 = 32;
 /// What partitions of a VM can have together: the shim has fewer of those that are larger.
 const MOST_BYTES: u64 = 64 << 30;
+/// The overhead of a pod in packaging/kubernetes/runtimeclass.yaml.
+const POD_FIXED: u64 = 40 << 20;
 /// How long an empty node is paid for: the default of Kubernetes' autoscaler.
 const SCALE_DOWN_MINUTES: u32 = 10;
 
@@ -50,6 +60,16 @@ struct Vm {
     most: u32,
 }
 
+/// The nodes of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Nodes {
+    pub(super) count: usize,
+    /// What pods may have of each one's memory.
+    pub(super) bytes: u64,
+    /// The most pods that kubelet lets each have.
+    pub(super) most_pods: u32,
+}
+
 #[derive(Clone, Copy)]
 struct Node {
     free_bytes: u64,
@@ -63,8 +83,9 @@ pub(super) struct Cluster<'a> {
     way: Way,
     sizes: &'a Sizes,
     node_bytes: u64,
+    most_pods: u32,
     nodes: Vec<Node>,
-    /// What each node has free, and its index.
+    /// What each node has free that may have one more pod, and its index.
     by_free: BTreeSet<(u64, usize)>,
     vms: Vec<Vm>,
     /// Those that have ended, whose numbers are free.
@@ -76,6 +97,8 @@ pub(super) struct Cluster<'a> {
     /// Pods of each application for which there is no room.
     pending: Vec<u32>,
     minute: u32,
+    /// What VMs and pods could hold at most, whatever the scheduler counts.
+    pub(super) most_bytes: u64,
     /// Pods started, VMs booted for them, and pods that had to wait for room.
     pub(super) started: u64,
     pub(super) booted: u64,
@@ -83,25 +106,22 @@ pub(super) struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    pub(super) fn new(
-        way: Way,
-        sizes: &'a Sizes,
-        nodes: usize,
-        node_bytes: u64,
-        applications: usize,
-    ) -> Self {
+    pub(super) fn new(way: Way, sizes: &'a Sizes, nodes: Nodes, applications: usize) -> Self {
+        let Nodes { count, bytes, most_pods } = nodes;
         Self {
             way,
             sizes,
-            node_bytes,
-            nodes: vec![Node { free_bytes: node_bytes, pods: 0, used: None }; nodes],
-            by_free: (0..nodes).map(|node| (node_bytes, node)).collect(),
+            node_bytes: bytes,
+            most_pods,
+            nodes: vec![Node { free_bytes: bytes, pods: 0, used: None }; count],
+            by_free: (0..count).map(|node| (bytes, node)).collect(),
             vms: Vec::new(),
             ended: Vec::new(),
             shared: HashMap::new(),
             places: vec![Vec::new(); applications],
             pending: vec![0; applications],
             minute: 0,
+            most_bytes: 0,
             started: 0,
             booted: 0,
             refused: 0,
@@ -121,7 +141,7 @@ impl<'a> Cluster<'a> {
         self.nodes.iter().filter(paid).count() as u64
     }
 
-    /// Bytes that are promised to pods and VMs.
+    /// What the scheduler counts for VMs and pods.
     pub(super) fn promised_bytes(&self) -> u64 {
         self.nodes.iter().map(|node| self.node_bytes - node.free_bytes).sum()
     }
@@ -145,14 +165,17 @@ impl<'a> Cluster<'a> {
 
     /// Puts a pod on the fullest node that has room for it, if there is one.
     fn place(&mut self, index: usize, application: &Application) -> bool {
-        let (vm_bytes, pod_bytes) = self.needs(application);
+        let (vm_bytes, pod_bytes) = self.requests(application);
+        let (most_of_vm, most_of_pod) = self.needs(application);
         let fullest = self.fullest(vm_bytes + pod_bytes);
         let there = match self.way {
             Way::VmPerPod => None,
             Way::PartitionsAnywhere => {
                 fullest.and_then(|node| self.vm_with_room(application, pod_bytes, Some(node)))
             }
-            Way::Partitions | Way::NeverShrinks => self.vm_with_room(application, pod_bytes, None),
+            Way::Partitions | Way::PartitionsRequested | Way::NeverShrinks => {
+                self.vm_with_room(application, pod_bytes, None)
+            }
         };
         let number = match (there, fullest) {
             (Some(number), _) => {
@@ -161,10 +184,12 @@ impl<'a> Cluster<'a> {
                 vm.pods += 1;
                 vm.most = vm.most.max(vm.pods);
                 let node = vm.node;
+                self.most_bytes += if has_it { 0 } else { most_of_pod };
                 self.take(node, if has_it { 0 } else { pod_bytes });
                 number
             }
             (None, Some(node)) => {
+                self.most_bytes += most_of_vm + most_of_pod;
                 self.take(node, vm_bytes + pod_bytes);
                 self.boot(node, application)
             }
@@ -206,7 +231,7 @@ impl<'a> Cluster<'a> {
             self.pending[index] -= 1;
             return;
         }
-        let (vm_bytes, pod_bytes) = self.needs(application);
+        let (requests, needs) = (self.requests(application), self.needs(application));
         let places = &mut self.places[index];
         let Some(at) = (0..places.len()).max_by_key(|&at| places[at].1) else { return };
         let number = places[at].0;
@@ -224,16 +249,26 @@ impl<'a> Cluster<'a> {
                 shared.retain(|other| *other != number);
             }
         }
-        let bytes = match (self.way, is_empty) {
+        let way = self.way;
+        let ended = |(vm_bytes, pod_bytes): (u64, u64)| match (way, is_empty) {
             (Way::NeverShrinks, false) => 0,
             (Way::NeverShrinks, true) => vm_bytes + most * pod_bytes,
             (_, false) => pod_bytes,
             (_, true) => vm_bytes + pod_bytes,
         };
-        self.give_back(node, bytes);
+        self.most_bytes -= ended(needs);
+        self.give_back(node, ended(requests));
     }
 
-    /// What a VM takes, and what each of its pods takes.
+    /// What the scheduler counts for a VM, and for each of its pods.
+    fn requests(&self, application: &Application) -> (u64, u64) {
+        match self.way {
+            Way::PartitionsRequested => (0, application.memory_bytes + POD_FIXED),
+            _ => self.needs(application),
+        }
+    }
+
+    /// What a VM takes, and what each of its pods takes at most.
     fn needs(&self, application: &Application) -> (u64, u64) {
         match self.way {
             Way::VmPerPod => (self.sizes.lone_vm_bytes, application.memory_bytes),
@@ -257,9 +292,11 @@ impl<'a> Cluster<'a> {
         let most = u32::try_from(fit).unwrap_or(u32::MAX).min(MOST_PODS);
         let has_room = |number: &&VmNumber| {
             let vm = &self.vms[number.0];
-            on.is_none_or(|node| vm.node == node)
+            let node = &self.nodes[vm.node];
+            on.is_none_or(|on| vm.node == on)
                 && vm.pods < most
-                && (self.has_kept(vm) || self.nodes[vm.node].free_bytes >= pod_bytes)
+                && node.pods < self.most_pods
+                && (self.has_kept(vm) || node.free_bytes >= pod_bytes)
         };
         let shared = self.shared.get(&application.group())?.iter().filter(has_room);
         shared.min_by_key(|number| self.nodes[self.vms[number.0].node].free_bytes).copied()
@@ -285,12 +322,11 @@ impl<'a> Cluster<'a> {
 
     fn change(&mut self, index: usize, change: impl FnOnce(&mut Node)) {
         let node = &mut self.nodes[index];
-        let before = node.free_bytes;
+        self.by_free.remove(&(node.free_bytes, index));
         change(node);
         node.used = Some(self.minute);
-        if node.free_bytes != before {
-            self.by_free.remove(&(before, index));
-            self.by_free.insert((self.nodes[index].free_bytes, index));
+        if node.pods < self.most_pods {
+            self.by_free.insert((node.free_bytes, index));
         }
     }
 }
@@ -309,7 +345,8 @@ mod tests {
     }
 
     fn cluster(way: Way, nodes: usize, node_mib: u64) -> Cluster<'static> {
-        Cluster::new(way, &SIZES, nodes, node_mib * MIB, 2)
+        let nodes = Nodes { count: nodes, bytes: node_mib * MIB, most_pods: 110 };
+        Cluster::new(way, &SIZES, nodes, 2)
     }
 
     #[test]
@@ -367,6 +404,36 @@ mod tests {
     }
 
     #[test]
+    fn a_node_has_no_more_pods_than_kubelet_lets_it_have() {
+        let app = application(128);
+        for way in Way::ALL {
+            let nodes = Nodes { count: 2, bytes: 4096 * MIB, most_pods: 3 };
+            let mut cluster = Cluster::new(way, &SIZES, nodes, 1);
+            (0..7).for_each(|_| cluster.start(0, &app));
+            assert_eq!((cluster.started, cluster.refused), (6, 1), "{way:?}");
+            assert!(cluster.nodes.iter().all(|node| node.pods == 3), "{way:?}");
+            // The first to go is the one that waits.
+            cluster.end(0, &app);
+            cluster.end(0, &app);
+            cluster.start(0, &app);
+            assert_eq!((cluster.started, cluster.refused), (7, 1), "{way:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_scheduler_counts_is_not_what_vms_and_partitions_take() {
+        let app = application(384);
+        let mut cluster = cluster(Way::PartitionsRequested, 1, 2048);
+        cluster.start(0, &app);
+        cluster.start(0, &app);
+        assert_eq!(cluster.promised_bytes(), 2 * (384 + 40) * MIB);
+        assert_eq!(cluster.most_bytes, (64 + 2 * (512 + 8 + 8)) * MIB);
+        cluster.end(0, &app);
+        assert_eq!(cluster.promised_bytes(), (384 + 40) * MIB);
+        assert_eq!(cluster.most_bytes, (64 + 512 + 8 + 8) * MIB);
+    }
+
+    #[test]
     fn who_finds_no_room_waits_for_it() {
         let app = application(512);
         let mut cluster = cluster(Way::VmPerPod, 1, 1024);
@@ -411,6 +478,9 @@ mod tests {
                 }
                 cluster.retry(&apps);
                 prop_assert!(cluster.promised_bytes() <= 3 * 2048 * MIB);
+                if way != Way::PartitionsRequested {
+                    prop_assert_eq!(cluster.promised_bytes(), cluster.most_bytes);
+                }
                 let placed: u32 = cluster.vms.iter().map(|vm| vm.pods).sum();
                 let pending: u32 = cluster.pending.iter().sum();
                 prop_assert_eq!(placed + pending, there.iter().sum::<u32>());
@@ -420,7 +490,7 @@ mod tests {
                     cluster.end(index, &apps[index as usize]);
                 }
             }
-            prop_assert_eq!(cluster.promised_bytes(), 0);
+            prop_assert_eq!((cluster.promised_bytes(), cluster.most_bytes), (0, 0));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A cluster of a thousand nodes under the population of Azure Functions, whose pods are partitions of VMs or VMs of
-//! their own, placed as Kubernetes places them. Simulated. See README.md.
+//! A cluster under the population of Azure Functions, whose pods are partitions of VMs or VMs of their own. Simulated.
+//! See README.md.
 
 mod cluster;
 mod measured;
@@ -17,7 +17,7 @@ use crate::{
     },
     size::{self, gib},
 };
-use cluster::{Cluster, Way};
+use cluster::{Cluster, Nodes, Way};
 use measured::{Sizes, Starts};
 use population::{Change, Population};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ use std::{path::PathBuf, time::Duration};
 const PLAIN: &str = "nothing";
 /// What Kata's RuntimeClass for QEMU has as the overhead of a pod, which is all that its VM takes beside its limit.
 const KATA_OVERHEAD: u64 = 160 << 20;
+/// The most pods of a node if kubelet's configuration does not say.
+const PODS_BY_DEFAULT: u32 = 110;
 
 /// A simulated cluster whose pods are partitions of VMs or VMs of their own.
 #[derive(Debug, clap::Args)]
@@ -42,11 +44,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     applications: Option<u32>,
     /// Number of nodes
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     nodes: u32,
     /// Memory of a node that pods may have
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = size::parse)]
     node_memory: u64,
+    /// The most pods that kubelet lets a node have
+    #[arg(long, value_name = "N", default_value = "250", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pods_per_node: u32,
     /// How long a pod is kept that is not needed, in minutes
     #[arg(long, value_name = "MINUTES", default_value = "10", value_parser = clap::value_parser!(u32).range(0..=1440))]
     keep_alive: u32,
@@ -77,12 +82,16 @@ pub(crate) struct Figures {
     /// What limits are multiples of.
     limit_step_bytes: u64,
     node_bytes: u64,
+    /// The most pods of a node.
+    pods_per_node_count: u64,
     keep_alive_seconds: u64,
     /// The most nodes that were needed at a time.
     peak_nodes_count: u64,
     node_hours_count: f64,
-    /// Of the memory of these nodes: what pods and VMs were promised, and what pods held.
+    /// Of the memory of these nodes: what the scheduler counted for pods and VMs, what they could hold at most, and what
+    /// pods held.
     promised_percent: f64,
+    most_percent: f64,
     held_percent: f64,
     peak_pods_count: u64,
     /// Pods started, and VMs booted for them.
@@ -99,8 +108,7 @@ pub(crate) struct Figures {
 struct Setting {
     varied: &'static str,
     sizes: Sizes,
-    nodes: usize,
-    node_bytes: u64,
+    nodes: Nodes,
     limit_step: u64,
     keep_minutes: u32,
     of_namespace: u32,
@@ -120,8 +128,11 @@ impl Experiment for Arguments {
         let usual = Setting {
             varied: PLAIN,
             sizes,
-            nodes: self.nodes as usize,
-            node_bytes: self.node_memory,
+            nodes: Nodes {
+                count: self.nodes as usize,
+                bytes: self.node_memory,
+                most_pods: self.pods_per_node,
+            },
             limit_step: self.limit_step,
             keep_minutes: self.keep_alive,
             of_namespace: self.of_namespace,
@@ -175,9 +186,15 @@ impl Setting {
             with("kept 60 min", |other| other.keep_minutes = 60),
             with("namespace 1", |other| other.of_namespace = 1),
             with("namespace 100", |other| other.of_namespace = 100),
+            with("110 pods", |other| other.nodes.most_pods = PODS_BY_DEFAULT),
+            with("half, 110 pods", |other| {
+                other.nodes.bytes /= 2;
+                other.nodes.count *= 2;
+                other.nodes.most_pods = PODS_BY_DEFAULT;
+            }),
             with("nodes quarter", |other| {
-                other.node_bytes /= 4;
-                other.nodes *= 4;
+                other.nodes.bytes /= 4;
+                other.nodes.count *= 4;
             }),
             with("VMs half", |other| other.sizes = other.sizes.times(0.5)),
             with("VMs double", |other| other.sizes = other.sizes.times(2.0)),
@@ -194,11 +211,10 @@ impl Setting {
         starts: &Starts,
     ) -> Figures {
         let applications = &population.applications;
-        let mut cluster =
-            Cluster::new(way, &self.sizes, self.nodes, self.node_bytes, applications.len());
+        let mut cluster = Cluster::new(way, &self.sizes, self.nodes, applications.len());
         let (mut pods, mut held_bytes) = (0_i64, 0_i64);
         let (mut peak_nodes, mut peak_pods) = (0, 0);
-        let (mut node_minutes, mut promised, mut held) = (0, 0.0, 0.0);
+        let (mut node_minutes, mut promised, mut most, mut held) = (0, 0.0, 0.0, 0.0);
         for (changes, minute) in changes.iter().zip(0..) {
             cluster.pass(minute);
             for &Change { application: index, pods: change } in changes {
@@ -216,9 +232,10 @@ impl Setting {
             peak_pods = pods.max(peak_pods);
             node_minutes += nodes;
             promised += cluster.promised_bytes() as f64;
+            most += cluster.most_bytes as f64;
             held += held_bytes as f64;
         }
-        let percent = |bytes: f64| 100.0 * bytes / (node_minutes as f64 * self.node_bytes as f64);
+        let percent = |bytes: f64| 100.0 * bytes / (node_minutes as f64 * self.nodes.bytes as f64);
         let with_vm = if way == Way::VmPerPod { starts.alone } else { starts.with_vm };
         let took = with_vm.as_secs_f64() * cluster.booted as f64
             + starts.in_vm.as_secs_f64() * (cluster.started - cluster.booted) as f64;
@@ -229,11 +246,13 @@ impl Setting {
             applications_count: applications.len() as u64,
             of_namespace_count: self.of_namespace.into(),
             limit_step_bytes: self.limit_step,
-            node_bytes: self.node_bytes,
+            node_bytes: self.nodes.bytes,
+            pods_per_node_count: self.nodes.most_pods.into(),
             keep_alive_seconds: u64::from(self.keep_minutes) * 60,
             peak_nodes_count: peak_nodes,
             node_hours_count: node_minutes as f64 / 60.0,
             promised_percent: percent(promised),
+            most_percent: percent(most),
             held_percent: percent(held),
             peak_pods_count: peak_pods.unsigned_abs(),
             cold_count: cluster.started,
@@ -267,6 +286,7 @@ impl Report for Arguments {
                 Column::median("node hours", |line| line.node_hours_count),
                 Column::median("of node", |line| gib(line.node_bytes)),
                 Column::median("promised %", |line| line.promised_percent),
+                Column::median("at most %", |line| line.most_percent),
                 Column::median("held %", |line| line.held_percent),
                 Column::median("pods at peak", |line| line.peak_pods_count as f64),
                 Column::median("cold", |line| line.cold_count as f64),
@@ -329,8 +349,7 @@ mod tests {
         let setting = Setting {
             varied: PLAIN,
             sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, pod_bytes: 8 << 20 },
-            nodes: 100,
-            node_bytes: 64 << 30,
+            nodes: Nodes { count: 100, bytes: 64 << 30, most_pods: 250 },
             limit_step: 128 << 20,
             keep_minutes: 10,
             of_namespace: 100,
@@ -341,7 +360,7 @@ mod tests {
         population.divide(setting.of_namespace);
         population.limit(setting.limit_step);
         let changes = population.changes(setting.keep_minutes);
-        let [ours, _, alone, kept] =
+        let [ours, _, _, alone, kept] =
             Way::ALL.map(|way| setting.play(way, &population, &changes, &starts));
         assert_eq!(ours.cold_count, alone.cold_count, "what is needed does not depend on the way");
         assert_eq!((alone.booted_count, alone.waited_count), (alone.cold_count, 0));
