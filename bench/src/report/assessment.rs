@@ -2,7 +2,7 @@
 
 use super::{
     Estimate,
-    estimate::{CONFIDENCE_PERCENT, Certainty},
+    estimate::Certainty,
     number::number,
     target::{Limit, Target},
 };
@@ -122,15 +122,7 @@ impl fmt::Display for Assessment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, limit) = self.target.limit.in_words();
         let unit = self.target.unit.suffix();
-        let certainty = match self.measured.certainty {
-            Certainty::Within(low, high) => {
-                format!("{CONFIDENCE_PERCENT}%: {} to {}{unit}", number(low), number(high))
-            }
-            Certainty::TooFew(1) => "one run".to_owned(),
-            Certainty::TooFew(runs) => format!("only {runs} runs"),
-            Certainty::Counted(1) => "counted once".to_owned(),
-            Certainty::Counted(runs) => format!("counted {runs} times"),
-        };
+        let certainty = self.measured.certainty.in_words(unit);
         let measured = number(self.measured.value);
         write!(
             f,

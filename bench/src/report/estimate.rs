@@ -4,12 +4,15 @@
 //! The interval covers the variation between repetitions within one run. It does not cover
 //! variation between machines, days or builds.
 
-use super::spread::{mean, median};
+use super::{
+    number::number,
+    spread::{mean, median},
+};
 use squeezy_load::Random;
 
 /// The fraction of intervals that contain the true value. Targets are one-sided, so at most 5% of
 /// the verdicts are wrong.
-pub(crate) const CONFIDENCE_PERCENT: u32 = 90;
+const CONFIDENCE_PERCENT: u32 = 90;
 
 /// Fewer measurements have no such interval: the probability that the median lies between the
 /// extremes is 87.5% for four measurements, and 93.75% for five.
@@ -48,6 +51,21 @@ pub(crate) enum Certainty {
     TooFew(usize),
     /// A count from this many measurements, which is the same on every machine.
     Counted(usize),
+}
+
+impl Certainty {
+    /// In words, with `unit` after numbers.
+    pub(crate) fn in_words(self, unit: &str) -> String {
+        match self {
+            Self::Within(low, high) => {
+                format!("{CONFIDENCE_PERCENT}%: {} to {}{unit}", number(low), number(high))
+            }
+            Self::TooFew(1) => "one run".to_owned(),
+            Self::TooFew(runs) => format!("only {runs} runs"),
+            Self::Counted(1) => "counted once".to_owned(),
+            Self::Counted(runs) => format!("counted {runs} times"),
+        }
+    }
 }
 
 impl Sample {

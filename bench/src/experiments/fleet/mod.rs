@@ -4,18 +4,14 @@
 mod cluster;
 mod measured;
 mod population;
+mod report;
 
 use super::pods;
 use crate::{
     error::Result,
-    harness::{Experiment, Report, Session},
+    harness::{Experiment, Session},
     record::{self, Header, Measured, nanoseconds},
-    report::{
-        Spread, Table, by_method,
-        chart::{Chart, Panel, Series},
-        in_order, methods, of_method,
-    },
-    size::{self, gib},
+    size,
 };
 use cluster::{Cluster, Nodes, Way};
 use measured::{Sizes, Starts};
@@ -23,7 +19,7 @@ use population::{Change, Population};
 use serde::{Deserialize, Serialize};
 use std::{path::PathBuf, time::Duration};
 
-/// What is the same in all lines but those that show how much it matters.
+/// What is varied in the lines of the usual setting.
 const PLAIN: &str = "nothing";
 /// What Kata's RuntimeClass for QEMU has as the overhead of a pod, which is all that its VM takes beside its limit.
 const KATA_OVERHEAD: u64 = 160 << 20;
@@ -140,13 +136,11 @@ impl Experiment for Arguments {
         let settings = usual.varied();
         let trials = session.options.trials_or(1, 5);
         let count = self.applications.unwrap_or(if session.options.quick { 5000 } else { 115_000 });
-        session.progress.plan(f64::from(trials) + settings.len() as f64 - 1.0);
+        session.progress.plan(f64::from(trials) * settings.len() as f64);
         for trial in 0..trials {
             let seed = self.seed + u64::from(trial);
             let mut population = Population::draw(self.trace.as_deref(), count, seed)?;
-            // How much the rest matters is shown once.
-            let settings = &settings[..if trial == 0 { settings.len() } else { 1 }];
-            for setting in settings {
+            for setting in &settings {
                 session.progress.say(&format!("trial {}, varied: {}", trial + 1, setting.varied));
                 population.divide(setting.of_namespace);
                 population.limit(setting.limit_step);
@@ -265,79 +259,6 @@ impl Setting {
 
 /// A record.
 type Line = Measured<Figures>;
-
-/// A column of the table.
-type Column<'a> = crate::report::Column<'a, Line>;
-
-impl Report for Arguments {
-    type Figures = Figures;
-
-    fn table(records: &[Line]) -> Table {
-        let varied = in_order(records, |line| line.varied.clone());
-        let place = |line: &Line| varied.iter().position(|varied| *varied == line.varied);
-        let method = by_method(records);
-        Table::of(
-            records,
-            |line| (place(line), method(line)),
-            &[
-                Column::common("varied", |line| line.varied.clone()),
-                Column::common("method", |line| line.header.method.clone()),
-                Column::median("nodes at peak", |line| line.peak_nodes_count as f64),
-                Column::median("node hours", |line| line.node_hours_count),
-                Column::median("of node", |line| gib(line.node_bytes)),
-                Column::median("promised %", |line| line.promised_percent),
-                Column::median("at most %", |line| line.most_percent),
-                Column::median("held %", |line| line.held_percent),
-                Column::median("pods at peak", |line| line.peak_pods_count as f64),
-                Column::median("cold", |line| line.cold_count as f64),
-                Column::median("VMs booted", |line| line.booted_count as f64),
-                Column::median("waited", |line| line.waited_count as f64),
-                Column::median("assigned cold s", |line| line.assigned_cold_ns as f64 / 1e9),
-            ],
-        )
-    }
-
-    fn plot(records: &[Line]) -> Chart {
-        let varied = in_order(records, |line| line.varied.clone());
-        let panel = |title: &str, y: &str, value: fn(&Line) -> f64| {
-            let points = |method: &str| {
-                let of = |varied: &String| {
-                    let lines = of_method(records, method).filter(|line| line.varied == *varied);
-                    Spread::of(lines.map(value))
-                };
-                varied.iter().map(of).collect()
-            };
-            Panel {
-                title: title.to_owned(),
-                x: "what is other than usual".to_owned(),
-                y: y.to_owned(),
-                categories: varied.clone(),
-                series: Series::of_methods(&methods(records), points),
-                joined: false,
-                logarithmic: false,
-            }
-        };
-        Chart {
-            title: "A day of a cluster whose pods are partitions of VMs, or VMs of their own, simulated".to_owned(),
-            subtitle: records.first().map_or(String::new(), |line| line.load.clone()),
-            panels: vec![
-                panel("Memory of the nodes that are paid for", "TiB x hours", |line| {
-                    line.node_hours_count * gib(line.node_bytes) / 1024.0
-                }),
-                panel("Part of it that pods hold", "percent", |line| line.held_percent),
-                panel("Mean time to a pod's first answer, assigned", "seconds", |line| {
-                    line.assigned_cold_ns as f64 / 1e9
-                }),
-            ],
-            foot: records.first().map_or(String::new(), |line| {
-                format!(
-                    "What VMs take and how long starts take: as recorded with {} ({}).",
-                    line.header.accelerator, line.header.vmm
-                )
-            }),
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests {
