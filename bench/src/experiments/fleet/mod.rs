@@ -84,8 +84,8 @@ pub(crate) struct Figures {
     /// The most nodes that were needed at a time.
     peak_nodes_count: u64,
     node_hours_count: f64,
-    /// Of the memory of these nodes: what the scheduler counted for pods and VMs, what they could hold at most, and what
-    /// pods held.
+    /// Of the memory of these nodes: what the scheduler counted for pods and VMs, what they could hold at most, and
+    /// what pods held.
     promised_percent: f64,
     most_percent: f64,
     held_percent: f64,
@@ -270,7 +270,7 @@ mod tests {
         let setting = Setting {
             varied: PLAIN,
             sizes: Sizes { vm_bytes: 64 << 20, lone_vm_bytes: 96 << 20, pod_bytes: 8 << 20 },
-            nodes: Nodes { count: 100, bytes: 64 << 30, most_pods: 250 },
+            nodes: Nodes { count: 100, bytes: 64 << 30, most_pods: 1000 },
             limit_step: 128 << 20,
             keep_minutes: 10,
             of_namespace: 100,
