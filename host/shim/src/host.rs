@@ -11,8 +11,8 @@ pub trait Host: Send + Sync {
     /// Gives back the pod's place in this server, however often that has to be tried.
     fn release(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()>;
     /// There is no room for this pod beside the others: no further one is sent to this server before one of those has
-    /// left. Waits for whoever looks for a place meanwhile.
-    fn limit_to_others(&self, pod: &Id);
+    /// left.
+    fn limit_to_others(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()>;
 }
 
 /// A process that stands for a pod on the host: it ends when this is dropped.

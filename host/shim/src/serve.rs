@@ -272,17 +272,15 @@ impl Host for Entry {
         })
     }
 
-    fn limit_to_others(&self, pod: &Id) {
-        let is_found = lock(&self.is_found);
-        let Assignment { server, .. } = &self.assignment;
-        if *is_found
-            && let Err(error) = self
-                .assignment
-                .registry()
-                .and_then(|registry| registry.limit_to_others(server, pod))
-        {
-            tracing::error!("{error}");
-        }
+    fn limit_to_others(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let limited = self.act(move |entry, registry| {
+                registry.limit_to_others(&entry.assignment.server, &pod)
+            });
+            if let Err(error) = limited.await {
+                tracing::error!("{error}");
+            }
+        })
     }
 }
 

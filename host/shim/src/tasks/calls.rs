@@ -11,6 +11,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     events::Event,
     fifo::InputFifo,
+    host::Holder,
     spec::Limits,
     vm::{Ended, Listed, Signal, Use},
 };
@@ -54,12 +55,25 @@ impl Tasks {
                 return Err(error);
             }
         };
+        let created = self.mark_created(&create, pid, holder, outputs, rootfs);
+        if created.is_err() {
+            self.forget(&create).await;
+        }
+        created.map(|()| pid)
+    }
+
+    /// A task has what it consists of, unless its VM has ended meanwhile.
+    fn mark_created(
+        &self,
+        create: &Create,
+        pid: u32,
+        holder: Option<Holder>,
+        outputs: Outputs,
+        rootfs: Vec<Mount>,
+    ) -> Result<()> {
         let mut table = self.table();
         if table.vm_end.is_some() {
-            let error = table.vm_error();
-            drop(table);
-            self.forget(&create).await;
-            return Err(error);
+            return Err(table.vm_error());
         }
         let name = create.id.clone().into();
         let task = table.tasks.get_mut(&name).expect("whoever creates a task has its turn");
@@ -68,9 +82,9 @@ impl Tasks {
         task.holder = holder;
         task.outputs = Some(outputs);
         let io = TaskIO {
-            stdin: create.streams.stdin,
-            stdout: create.streams.stdout,
-            stderr: create.streams.stderr,
+            stdin: create.streams.stdin.clone(),
+            stdout: create.streams.stdout.clone(),
+            stderr: create.streams.stderr.clone(),
             ..Default::default()
         };
         self.events.push(&Event::Create(TaskCreate {
@@ -81,7 +95,7 @@ impl Tasks {
             pid,
             ..Default::default()
         }));
-        Ok(pid)
+        Ok(())
     }
 
     /// Starts a task or an added process that was created, and returns the process that stands for it.
@@ -252,6 +266,15 @@ impl Tasks {
         {
             return Err(error);
         }
+        let ended = self.remove_ended(name)?;
+        if matches!(kind, Kind::Pod | Kind::Single) {
+            self.release(&name.task).await;
+        }
+        Ok(ended)
+    }
+
+    /// Removes a task that has ended, with the processes that were added to it. Returns what it was and how it ended.
+    fn remove_ended(&self, name: &Name) -> Result<(u32, Exit)> {
         let mut table = self.table();
         let task = table.tasks.remove(name).ok_or_else(|| not_found(name))?;
         for added in table.added_to(name) {
@@ -267,10 +290,6 @@ impl Tasks {
                 exited_at: MessageField::some(exit.at.clone()),
                 ..Default::default()
             }));
-        }
-        drop(table);
-        if matches!(kind, Kind::Pod | Kind::Single) {
-            self.release(&name.task).await;
         }
         Ok((task.pid, exit))
     }

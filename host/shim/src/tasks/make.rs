@@ -12,10 +12,7 @@ use crate::{
     vm::{Container, Signal},
 };
 use std::{sync::Arc, time::Duration};
-use tokio::{
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 /// How long to wait before a pod that is left is to be deleted again.
 const DELETE_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,9 +69,8 @@ impl Tasks {
             What::Container(pod, _) => pod,
             What::Pod(_) | What::Single(..) => &create.id,
         };
-        let (host, refused) = (self.host.clone(), pod.clone());
         // Before it ends: whoever hears of that looks for a place.
-        let _ = spawn_blocking(move || host.limit_to_others(&refused)).await;
+        self.host.clone().limit_to_others(pod.clone()).await;
         if matches!(create.what, What::Container(..)) {
             // It may have ended already.
             let _ = self.kill(&pod.clone().into(), Signal::KILL, true).await;

@@ -144,7 +144,7 @@ impl Vm {
     async fn partition_bytes(&self, partition: PartitionNumber, pages: Pages) -> Result<u64> {
         let part = self.partition_memory(partition)?;
         let process = self.process_id();
-        self.shared.fate.guard(self.shared.look(move || part.count(process, pages))).await
+        self.shared.fate.guard(self.shared.within_limit(move || part.count(process, pages))).await
     }
 
     /// Host memory behind all of it, in bytes, with what is swapped out of it.
@@ -274,7 +274,7 @@ impl Shared {
     }
 
     /// The same for what only looks at it, for which nobody waits longer than for a call to the agent. Its thread goes on.
-    async fn look<T: Send + 'static>(
+    async fn within_limit<T: Send + 'static>(
         &self,
         look: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -322,9 +322,9 @@ mod tests {
         let shared = shared(Arc::new(guest.reclaimer()));
         let all = u32::try_from(MOST_HANDS).unwrap();
         let hang = shared.hands.clone().try_acquire_many_owned(all).unwrap();
-        let looked: Result<()> = shared.look(|| unreachable!()).await;
+        let looked: Result<()> = shared.within_limit(|| unreachable!()).await;
         assert!(matches!(looked, Err(VmError::Measure { .. })), "{looked:?}");
         drop(hang);
-        assert_eq!(shared.look(|| Ok(7)).await, Ok(7));
+        assert_eq!(shared.within_limit(|| Ok(7)).await, Ok(7));
     }
 }

@@ -462,7 +462,8 @@ impl Host for FakeHost {
         })
     }
 
-    fn limit_to_others(&self, pod: &Id) {
-        self.refused.lock().unwrap().push(pod.clone());
+    fn limit_to_others(self: Arc<Self>, pod: Id) -> BoxFuture<'static, ()> {
+        self.refused.lock().unwrap().push(pod);
+        Box::pin(async {})
     }
 }
