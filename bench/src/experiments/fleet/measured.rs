@@ -129,6 +129,7 @@ mod tests {
             size_bytes: 256 * MIB,
             back_ns: 1,
             request_ns: 1,
+            empty_ns: None,
             migrated_pages: 0,
         };
         let lines = [
