@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "actor.h"
+#include "calls.h"
 #include "harness.h"
 #include "instance.h"
 #include "memory.h"
@@ -113,45 +114,46 @@ TEST(a_global_oom_kills_the_culprit_and_nobody_else, .seconds = 120)
 	remove_cgroup();
 }
 
-/* Starts one, has it killed and gives it no processor from then on; false if it was dead before. */
-static bool starve_a_victim(struct actor *hog, int cpu_max)
+/*
+ * Has a hog killed, and gives it no processor for four seconds from then on: false if it was dead
+ * before, or nobody lacked memory any more.
+ */
+static bool starve_a_victim(struct actor *needy, int cpu_max)
 {
+	const int calls = count_calls(needy->pid, "out_of_memory");
+	struct actor hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
 	const u64 before = oom_kills();
+	bool is_starved;
+	u64 so_far;
 
-	*hog = start_and_ready(ANY, "fills_pipes", "in its cgroup");
-	actor_tell(hog, "go");
+	actor_tell(&hog, "go");
 	ASSERT(WAIT_FOR(oom_kills() > before, 60000), "nobody is killed");
 	OK(write(cpu_max, "1000 1000000", 12));
-	sleep_ms(100);
-	if (actor_alive(hog))
-		return true;
-	actor_join_killed(hog);
+	sleep_ms(3000);
+	so_far = counted_calls(calls);
+	sleep_ms(1000);
+	is_starved = actor_alive(&hog) && counted_calls(calls) > so_far;
 	OK(write(cpu_max, "max", 3));
-	return false;
+	actor_join_killed(&hog);
+	close(calls);
+	return is_starved;
 }
 
 TEST(a_victim_that_is_starved_of_processors_is_waited_for, .seconds = 300)
 {
-	struct actor needy, hog;
+	const u64 before = oom_kills();
 	unsigned int tries = 1;
+	struct actor needy;
 	int cpu_max;
-	u64 before;
 
 	require_partitions();
 	ASSERT(write_text("/sys/fs/cgroup/cgroup.subtree_control", "+cpu"), "+cpu: %m");
 	make_cgroup(NO_LIMIT);
 	cpu_max = OK(open(CGROUP "/cpu.max", O_WRONLY | O_CLOEXEC));
 	needy = start_and_ready(NOBODY, "fills_a_pipe_and_empties_it", NULL);
-	before = oom_kills();
-	while (!starve_a_victim(&hog, cpu_max)) {
-		ASSERT(++tries <= 10, "it is never too late");
-		before++;
-	}
-	sleep_ms(4000);
-	ASSERT(actor_alive(&hog), "it is not starved");
-	OK(write(cpu_max, "max", 3));
-	actor_join_killed(&hog);
-	ASSERT_EQ(oom_kills(), before + 1);
+	while (!starve_a_victim(&needy, cpu_max))
+		ASSERT(++tries <= 10, "it is never starved");
+	ASSERT_EQ(oom_kills(), before + tries);
 	note("at try %u", tries);
 	actor_kill(&needy);
 	close(cpu_max);
