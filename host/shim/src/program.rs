@@ -17,6 +17,7 @@ use containerd_shim_protos::{
     protobuf::{Message, MessageField},
     types::introspection::{RuntimeInfo, RuntimeVersion},
 };
+use squeezy_vmm::heap;
 use std::{
     env,
     ffi::OsString,
@@ -84,6 +85,7 @@ fn run_with(arguments: impl Iterator<Item = OsString>, make: MakeVm) -> Result<(
 }
 
 fn be_server(assignment: Assignment, make: MakeVm) -> Result<()> {
+    heap::prepare();
     let failed =
         |error: &dyn std::fmt::Display| Error::failed(format_args!("cannot be a server: {error}"));
     log::to_file(&assignment.log()?).map_err(|error| failed(&error))?;

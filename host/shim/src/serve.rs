@@ -14,6 +14,7 @@ use crate::{
 };
 use containerd_shim_protos::ttrpc::r#async::{Server, transport::Listener};
 use futures_util::future::BoxFuture;
+use squeezy_vmm::heap;
 use std::{
     ffi::OsString,
     os::unix::{ffi::OsStringExt, net::UnixListener},
@@ -156,7 +157,10 @@ pub async fn serve(
         let (tasks, entry) = (tasks.clone(), entry.clone());
         tokio::spawn(async move { tasks.end_with_vm(entry.hide()).await })
     };
+    // A VM has such a server for as long as it has pods.
+    let giving_back = tokio::spawn(heap::give_back());
     until_unused(&tasks, &entry, &shutdown).await;
+    giving_back.abort();
     tracing::info!("no task is left");
     ending.abort();
     vm.stop().await;

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     let Cli { command, diagnostics } = Cli::parse();
     let log = diagnostics.start();
     if let Command::Serve(_) = command {
-        serve::prepare();
+        squeezy_vmm::heap::prepare();
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

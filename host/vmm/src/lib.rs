@@ -42,6 +42,7 @@ mod error;
 #[path = "../../../scripts/executable.rs"]
 mod executable;
 mod fate;
+pub mod heap;
 mod host_memory;
 mod hyperalloc;
 mod measure;

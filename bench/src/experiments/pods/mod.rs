@@ -63,6 +63,9 @@ pub(crate) enum Figures {
         pods_count: u32,
         /// What it shares with others counted in full.
         resident_bytes: u64,
+        /// The most that this was until then. Lines from before 2026-11-30 do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        most_bytes: Option<u64>,
     },
     /// A pod that had filled its memory was deleted.
     Reclaim {

@@ -45,6 +45,10 @@ const SERVER: Value = |figures| match figures {
     Figures::Server { resident_bytes, .. } => Some(mib(*resident_bytes)),
     _ => None,
 };
+const SERVER_MOST: Value = |figures| match figures {
+    Figures::Server { most_bytes, .. } => most_bytes.map(mib),
+    _ => None,
+};
 /// A pod that is deleted, in milliseconds.
 const BACK: Value = |figures| match figures {
     Figures::Reclaim { back_ns, .. } => Some(*back_ns as f64 / 1e6),
@@ -121,6 +125,7 @@ impl Report for Arguments {
                 median("answer ms", ANSWER),
                 median("memory MiB", MEMORY),
                 median("server MiB", SERVER),
+                median("at most", SERVER_MOST),
                 Column::count_of("reclaims", |line| BACK(&line.figures).is_some()),
                 median("back ms", BACK),
                 percentile_of("90%", 90.0, BACK),
@@ -256,8 +261,11 @@ mod tests {
             vmm_bytes: 1,
             servers_bytes: 1,
         };
-        let server =
-            |pods_count, mib: u64| Figures::Server { pods_count, resident_bytes: mib << 20 };
+        let server = |pods_count, mib: u64| Figures::Server {
+            pods_count,
+            resident_bytes: mib << 20,
+            most_bytes: None,
+        };
         let figures = match method {
             // The first one boots.
             TOGETHER => {

@@ -17,6 +17,8 @@ const FILLED_BYTES: u64 = 200 << 20;
 const RECLAIMS: u32 = 4;
 /// How long pods are left alone before their memory is counted.
 const SETTLE: Duration = Duration::from_secs(2);
+/// The same for servers, which return what making pods has taken every 10 s.
+const SERVER_SETTLE: Duration = Duration::from_secs(12);
 
 const SERVE: &str = "busybox httpd -f -p 80";
 /// The pod that has filled its memory.
@@ -79,8 +81,8 @@ impl Step {
             for before in last..ROOM {
                 self.start(session, containerd, before).await?;
             }
-            tokio::time::sleep(SETTLE).await;
         }
+        tokio::time::sleep(SERVER_SETTLE).await;
         self.count_servers(session, containerd)
     }
 
@@ -117,8 +119,11 @@ impl Step {
     fn count_servers(&self, session: &mut Session<Figures>, containerd: &Containerd) -> Result {
         let pods_count = if self.method == TOGETHER { ROOM } else { 1 };
         for process in processes()?.into_iter().filter(|process| process.role == Role::Server) {
-            let resident_bytes = process.resident_bytes()?;
-            let server = Figures::Server { pods_count, resident_bytes };
+            let server = Figures::Server {
+                pods_count,
+                resident_bytes: process.resident_bytes()?,
+                most_bytes: Some(process.most_resident_bytes()?),
+            };
             session.keep(self.header(session, containerd, &name(0))?, server)?;
         }
         Ok(())

@@ -49,6 +49,11 @@ impl Process {
         self.kibibytes("status", "VmRSS:")
     }
 
+    /// The most that it has had resident, in bytes.
+    pub(crate) fn most_resident_bytes(&self) -> Result<u64> {
+        self.kibibytes("status", "VmHWM:")
+    }
+
     /// Its resident memory, in bytes, of which it has only its part of what it shares with others.
     pub(crate) fn proportional_bytes(&self) -> Result<u64> {
         self.kibibytes("smaps_rollup", "Pss:")

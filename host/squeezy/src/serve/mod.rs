@@ -17,7 +17,6 @@ mod kept;
 mod key;
 mod lines;
 mod log;
-mod memory;
 mod metrics;
 mod notify;
 mod probes;
@@ -59,7 +58,7 @@ use squeezy_node::{Node, Observer, TomlError};
 use squeezy_openwhisk::Namespace;
 use squeezy_scaler::Budget;
 use squeezy_store::{OpenError, Store};
-use squeezy_vmm::{Artifacts, CpuShares, VmError, machine_bytes};
+use squeezy_vmm::{Artifacts, CpuShares, VmError, heap, machine_bytes};
 use state::StateError;
 pub use state::{OTHER_STATE, holder};
 use std::{
@@ -121,8 +120,6 @@ pub struct Args {
     #[arg(long, value_name = "DIRECTORY")]
     build: Option<PathBuf>,
 }
-
-pub use memory::prepare;
 
 /// Why the daemon cannot start, as one sentence that says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +223,7 @@ async fn serve(args: Args) -> Result<ExitCode, ServeError> {
     let interrupt = Interrupt::listen_as_daemon().map_err(ServeError::Signals)?;
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     allow_files();
-    tokio::spawn(memory::give_back());
+    tokio::spawn(heap::give_back());
 
     if let Some(warning) = more_than_there_is(config.memory_bytes, machine_bytes().ok()) {
         log_warning(&warning);

@@ -1,4 +1,4 @@
-//! The daemon's own memory: returns what a burst of requests has used to the system.
+//! The memory of a process that serves VMs: returns what a burst of requests has used to the system.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub fn prepare() {
     }
 }
 
-/// Periodically returns free memory between small allocations.
+/// Periodically returns free memory between small allocations, for ever.
 pub async fn give_back() {
     let mut pause = tokio::time::interval(PAUSE);
     loop {
