@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt},
     net::unix::pipe,
     sync::watch,
     time::{Instant, sleep, sleep_until},
@@ -32,8 +32,6 @@ const OPEN_INTERVAL: Duration = Duration::from_millis(5);
 const STALL_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether what was written last has been read.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(1);
-/// How much is written at a time, in bytes: what a FIFO holds.
-const CHUNK_BYTES: usize = 64 << 10;
 
 /// Until when what a process has written is taken from the guest; nothing while the process runs.
 pub type Deadline = watch::Receiver<Option<Instant>>;
@@ -123,7 +121,7 @@ impl Fifo {
 /// Writes what a process writes to its FIFO until the end, then closes it; without a FIFO it is discarded. A reader that
 /// is slow makes the process wait, not this lose anything. Only when `deadline` says that the process has ended, what has
 /// not come by then is given up, and what nobody has read any of for `STALL_LIMIT`.
-pub async fn copy(from: impl AsyncRead + Unpin, mut to: Option<Fifo>, mut deadline: Deadline) {
+pub async fn copy(from: impl AsyncBufRead + Unpin, mut to: Option<Fifo>, mut deadline: Deadline) {
     let copied = copy_all(from, &mut to, &mut deadline).await;
     if let Err(error) = copied {
         let name = to
@@ -134,20 +132,22 @@ pub async fn copy(from: impl AsyncRead + Unpin, mut to: Option<Fifo>, mut deadli
 }
 
 async fn copy_all(
-    mut from: impl AsyncRead + Unpin,
+    mut from: impl AsyncBufRead + Unpin,
     to: &mut Option<Fifo>,
     deadline: &mut Deadline,
 ) -> io::Result<()> {
-    let mut chunk = vec![0; CHUNK_BYTES];
+    // Most processes write nothing most of the time: there is no buffer for each.
     let all = loop {
-        let length = match in_time(from.read(&mut chunk), deadline).await {
-            Ok(0) => break Ok(()),
-            Ok(length) => length,
+        let chunk = match in_time(from.fill_buf(), deadline).await {
+            Ok([]) => break Ok(()),
+            Ok(chunk) => chunk,
             Err(error) => break Err(error),
         };
         if let Some(fifo) = to {
-            fifo.write_all(&chunk[..length], deadline).await?;
+            fifo.write_all(chunk, deadline).await?;
         }
+        let length = chunk.len();
+        from.consume(length);
     };
     // What has come is not lost with what has not.
     if let Some(fifo) = to {

@@ -8,7 +8,7 @@ use crate::{
 use futures_util::future::BoxFuture;
 use squeezy_protocol::TerminalSize;
 use std::{any::Any, path::PathBuf};
-use tokio::io::AsyncRead;
+use tokio::io::{AsyncBufRead, AsyncRead};
 
 /// A VM in which pods are partitions.
 ///
@@ -101,9 +101,9 @@ pub type Input = Box<dyn AsyncRead + Send + Unpin>;
 /// written to it from then on.
 pub struct Output {
     /// Its standard output.
-    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+    pub stdout: Box<dyn AsyncBufRead + Send + Unpin>,
     /// Its standard error; nothing if its streams are a terminal.
-    pub stderr: Box<dyn AsyncRead + Send + Unpin>,
+    pub stderr: Box<dyn AsyncBufRead + Send + Unpin>,
 }
 
 /// How a process has ended.

@@ -4,7 +4,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, thread};
 use tempfile::TempDir;
 use tokio::{
-    io::{duplex, repeat},
+    io::{BufReader, duplex, repeat},
     task::JoinHandle,
     time::timeout,
 };
@@ -80,7 +80,7 @@ async fn output_goes_on_after_containerd_has_restarted() {
     let opened = Fifo::open(&path).await.unwrap();
     let (mut process, output) = duplex(64);
     let (tell, deadline) = watch::channel(None);
-    let copying = tokio::spawn(copy(output, opened, deadline));
+    let copying = tokio::spawn(copy(BufReader::new(output), opened, deadline));
     drop(before);
     process.write_all(b"nobody reads this yet").await.unwrap();
     let after = reader(&path);
@@ -131,7 +131,7 @@ async fn a_guest_that_is_late_is_waited_for_until_the_deadline() {
             File::options().read(true).custom_flags(libc_nonblock()).open(&path).unwrap();
         let opened = Fifo::open(&path).await.unwrap();
         let (mut guest, output) = duplex(64);
-        let copying = tokio::spawn(copy(output, opened, just_ended()));
+        let copying = tokio::spawn(copy(BufReader::new(output), opened, just_ended()));
         sleep(late).await;
         let _ = guest.write_all(b"late").await;
         drop(guest);
@@ -151,14 +151,14 @@ async fn a_guest_that_has_something_now_and_then_does_not_hold_up_the_end() {
         }
     });
     let begin = Instant::now();
-    timeout(10 * LIMIT, copy(output, None, just_ended())).await.expect("it ends");
+    timeout(10 * LIMIT, copy(BufReader::new(output), None, just_ended())).await.expect("it ends");
     assert!(begin.elapsed() >= LIMIT, "{:?}", begin.elapsed());
 }
 
 #[tokio::test]
 async fn a_guest_that_always_has_something_does_not_hold_up_the_end() {
     let deadline = watch::channel(Some(Instant::now())).1;
-    let copying = tokio::spawn(copy(repeat(b'x'), None, deadline));
+    let copying = tokio::spawn(copy(BufReader::new(repeat(b'x')), None, deadline));
     timeout(LIMIT, copying).await.expect("it ends").unwrap();
 }
 
@@ -170,7 +170,7 @@ async fn what_has_come_in_time_can_be_read_though_the_rest_is_given_up() {
     let opened = Fifo::open(&path).await.unwrap();
     let (mut guest, output) = duplex(64);
     guest.write_all(b"in time").await.unwrap();
-    let copying = tokio::spawn(copy(output, opened, just_ended()));
+    let copying = tokio::spawn(copy(BufReader::new(output), opened, just_ended()));
     sleep(LIMIT + STALL_LIMIT / 2).await;
     assert!(!copying.is_finished(), "it is not read yet");
     let mut text = [0; 64];

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncBufRead, AsyncRead, ReadBuf};
 
 /// One of the streams of an instance's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,23 +40,37 @@ impl OutputReader {
     }
 }
 
+impl AsyncBufRead for OutputReader {
+    fn poll_fill_buf(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<&[u8]>> {
+        while self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(frame) => {
+                    self.rest = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
+                }
+                None => break,
+            }
+        }
+        Poll::Ready(Ok(&self.get_mut().rest))
+    }
+
+    fn consume(mut self: Pin<&mut Self>, length: usize) {
+        self.rest.advance(length);
+    }
+}
+
 impl AsyncRead for OutputReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        while self.rest.is_empty() {
-            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
-                Some(frame) => {
-                    self.rest = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
-                }
-                None => return Poll::Ready(Ok(())),
-            }
-        }
-        let length = self.rest.len().min(buffer.remaining());
-        buffer.put_slice(&self.rest[..length]);
-        self.rest.advance(length);
+        let rest = ready!(self.as_mut().poll_fill_buf(context))?;
+        let length = rest.len().min(buffer.remaining());
+        buffer.put_slice(&rest[..length]);
+        self.consume(length);
         Poll::Ready(Ok(()))
     }
 }

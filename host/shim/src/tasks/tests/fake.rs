@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, duplex, empty},
+    io::{AsyncBufRead, AsyncReadExt, AsyncWriteExt, BufReader, duplex, empty},
     sync::watch,
     time::sleep,
 };
@@ -107,14 +107,14 @@ impl Inside {
 }
 
 /// A byte a second, as long as somebody reads.
-fn endless() -> Box<dyn AsyncRead + Send + Unpin> {
+fn endless() -> Box<dyn AsyncBufRead + Send + Unpin> {
     let (mut writer, reader) = duplex(1);
     tokio::spawn(async move {
         while writer.write_all(b".").await.is_ok() {
             sleep(Duration::from_secs(1)).await;
         }
     });
-    Box::new(reader)
+    Box::new(BufReader::new(reader))
 }
 
 const KILLED: Ended = Ended { status: 137, out_of_memory: false };
