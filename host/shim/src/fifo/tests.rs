@@ -4,7 +4,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use std::{fs::File, io::Read, os::unix::fs::OpenOptionsExt, thread};
 use tempfile::TempDir;
 use tokio::{
-    io::{BufReader, duplex, repeat},
+    io::{AsyncReadExt, BufReader, duplex, repeat},
     task::JoinHandle,
     time::timeout,
 };

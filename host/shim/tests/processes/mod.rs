@@ -16,6 +16,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 use tokio::{
+    io::BufReader,
     process::{Child, ChildStdin, Command},
     sync::watch,
 };
@@ -63,8 +64,8 @@ impl Processes {
             ended: watch::channel(None).0,
         };
         let output = Output {
-            stdout: Box::new(child.stdout.take().expect("it is piped")),
-            stderr: Box::new(child.stderr.take().expect("it is piped")),
+            stdout: Box::new(BufReader::new(child.stdout.take().expect("it is piped"))),
+            stderr: Box::new(BufReader::new(child.stderr.take().expect("it is piped"))),
         };
         tokio::spawn(wait(child, running.ended.clone()));
         self.running().insert(name.clone(), running);
