@@ -76,6 +76,17 @@ impl DeadHost {
         zone: &str,
         kept: u32,
     ) -> io::Result<()> {
+        Self::take_over_saying(vm, region, state, zone, (kept, kept))
+    }
+
+    /// The same, and says that it keeps `said`.
+    fn take_over_saying(
+        vm: &Vm,
+        region: u64,
+        state: LlfreeState,
+        zone: &str,
+        (kept, said): (u32, u32),
+    ) -> io::Result<()> {
         let (host, mut zone, left) = Self::adopt(vm, region, state, zone)?;
         let hand = zone.hand();
         let mut missing = kept;
@@ -88,7 +99,7 @@ impl DeadHost {
         if missing > 0 {
             return Err(io::Error::other(format!("{} areas are left", kept - missing)));
         }
-        hand.keep(kept);
+        hand.keep(said);
         Ok(())
     }
 
@@ -222,7 +233,9 @@ impl Relief {
             |zone: &str, kept| DeadHost::take_over(vm, self.region, self.state, zone, kept);
         if let Some(disturbed) = &self.disturbed {
             drop(DeadHost::die(vm, self.region, self.state, disturbed, (0, 0))?);
-            take_over(&self.zone, self.left)?;
+            // The guest counts its free pages roughly: with one area less there is none after the first wait.
+            let said = (self.left, self.left + 1);
+            DeadHost::take_over_saying(vm, self.region, self.state, &self.zone, said)?;
             sleep(DISTURBANCE);
         }
         take_over(&self.zone, self.kept)?;
