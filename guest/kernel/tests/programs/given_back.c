@@ -146,8 +146,8 @@ static bool ordinary_memory_goes_on(const char *disturbed, const char *wait)
 	host_relieved();
 	host_take_over("DMA32", 0);
 	/*
-	 * Who came when the first wait was over already, or found a page after it and waited for the
-	 * next one, has not been disturbed.
+	 * Who came when the first wait was over already, or found a page after it and waited for
+	 * the next one, has not been disturbed.
 	 */
 	return trace_has(hog.pid, "llfree_wait: zone=DMA32 ", "end=given_back") &&
 	       (!disturbed || trace_has(hog.pid, "llfree_interfered: ", " -> ")) &&
