@@ -109,8 +109,10 @@ impl Shared {
 
     /// Asks the VMM for the state of the VM.
     async fn look(&self, ended: Option<GuestEnd>) {
+        let paused = self.paused.subscribe();
         match self.backend.run_state(self.config.timeouts.hang).await {
-            Ok(RunState::Paused) if *self.paused.borrow() => {}
+            // An answer from before the VM was let run again says nothing of now.
+            Ok(RunState::Paused) if *paused.borrow() || paused.has_changed().unwrap_or(true) => {}
             // A guest that has ended is stopped until the VMM exits.
             Ok(RunState::Paused) if ended.is_none() => {
                 self.fate.seal(VmError::Paused("paused".to_owned()));

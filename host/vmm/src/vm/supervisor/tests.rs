@@ -14,18 +14,18 @@ use crate::{
 use squeezy_llfree::PageFailed;
 use std::{process::Command, time::Instant};
 use tokio::{
-    sync::Semaphore,
+    sync::{Notify, Semaphore},
     time::{sleep, timeout},
 };
 
-/// A VMM that says that its VM runs.
-struct Well(Process);
+/// A VMM that says that its VM runs, or that it is paused, when it is told to answer.
+struct Well(Process, Option<Arc<Notify>>);
 
 impl Well {
-    fn start() -> Self {
+    fn start(pauses: Option<Arc<Notify>>) -> Self {
         let mut command = Command::new("sleep");
         command.arg("1000");
-        Self(Process::spawn(command, Vec::new(), || Ok(()), "").unwrap().process)
+        Self(Process::spawn(command, Vec::new(), || Ok(()), "").unwrap().process, pauses)
     }
 }
 
@@ -43,7 +43,11 @@ impl Backend for Well {
     }
 
     fn run_state(&self, _: Duration) -> BoxFuture<'_, Result<RunState>> {
-        Box::pin(async { Ok(RunState::Running) })
+        Box::pin(async {
+            let Some(answers) = &self.1 else { return Ok(RunState::Running) };
+            answers.notified().await;
+            Ok(RunState::Paused)
+        })
     }
 
     fn guest_end(&self, _: ExitStatus, _: Option<GuestEnd>) -> Option<GuestEnd> {
@@ -71,11 +75,15 @@ unused_devices!(Well);
 
 /// A VM with this reclaimer.
 pub(in crate::vm) fn shared(reclaimer: Arc<Reclaimer>) -> Arc<Shared> {
+    shared_of(reclaimer, Well::start(None))
+}
+
+fn shared_of(reclaimer: Arc<Reclaimer>, vmm: Well) -> Arc<Shared> {
     let (kind, reason) = (AcceleratorKind::Tcg, String::new());
     Arc::new(Shared {
         config: VmConfig::new("a", "/dev/null", "/dev/null"),
         accelerator: Accelerator { kind, reason },
-        backend: Arc::new(Well::start()),
+        backend: Arc::new(vmm),
         host_memory: HostMemory::default(),
         reclaimer: Arc::new(reclaimer.into()),
         elastic: Vec::new(),
@@ -108,4 +116,25 @@ async fn a_page_of_the_state_that_fails_ends_the_vm_within_a_second() {
     watched.await.unwrap();
     assert_eq!(shared.fate.known(), Some(VmError::MemoryFailed(PageFailed)));
     assert_eq!(shared.backend.process().exited().await.signal(), Some(9));
+}
+
+#[tokio::test]
+async fn an_answer_from_before_a_vm_was_let_run_again_does_not_end_it() {
+    let guest = Guest::new();
+    guest.boot();
+    let answers = Arc::new(Notify::new());
+    let vmm = Well::start(Some(answers.clone()));
+    let shared = shared_of(Arc::new(guest.reclaimer()), vmm);
+    shared.paused.send_replace(true);
+    let resume = async {
+        shared.paused.send_replace(false);
+        answers.notify_one();
+    };
+    tokio::join!(shared.look(None), resume);
+    assert!(!shared.fate.is_sealed());
+    // Nobody has asked for this pause.
+    answers.notify_one();
+    shared.look(None).await;
+    assert!(shared.fate.is_sealed());
+    shared.backend.process().kill();
 }
