@@ -127,8 +127,11 @@ bool __squeezy_oom_begin(struct oom_control *oc)
 	return false;
 }
 
-/* Is a victim with this address space, that still exits, worth a wait? */
-static bool squeezy_closes_files(struct mm_struct *mm)
+/*
+ * A victim with this address space still exits. Return: true to wait for it, as
+ * long as it may yet close files; one that is stuck is given up, for good.
+ */
+static bool squeezy_wait_or_give_up(struct mm_struct *mm)
 {
 	if (!test_bit(MMF_OOM_SKIP, &mm->flags) ||
 	    test_bit(MMF_OOM_GIVEN_UP, &mm->flags))
@@ -158,7 +161,7 @@ bool __squeezy_oom_eligible(struct oom_control *oc, struct task_struct *task)
 	if (__squeezy_oom_confined(task))
 		return false;
 	if (tsk_is_oom_victim(task) &&
-	    squeezy_closes_files(task->signal->oom_mm))
+	    squeezy_wait_or_give_up(task->signal->oom_mm))
 		oc->exiting_victim = true;
 	return true;
 }
