@@ -17,6 +17,7 @@ use rustix::{
 };
 use sha2::{Digest, Sha256};
 use std::{
+    fmt::{self, Display, Formatter},
     fs::{self, DirBuilder, File, OpenOptions, read_to_string, remove_file},
     io::{self, Write},
     os::unix::{
@@ -82,6 +83,30 @@ pub enum Place {
     New(ServerName, UnixListener),
 }
 
+/// What is known of a VM without asking its server, as its file has it.
+#[derive(Debug, PartialEq, Eq)]
+struct Room {
+    /// How many pods it has room for.
+    pods: u16,
+    /// Whose it is.
+    namespace: String,
+}
+
+impl Room {
+    /// `None` if there is no such file, or it is not one of ours.
+    fn read(path: &Path) -> Option<Self> {
+        let text = read_to_string(path).ok()?;
+        let (pods, namespace) = text.split_once('\n')?;
+        Some(Self { pods: pods.parse().ok()?, namespace: namespace.to_owned() })
+    }
+}
+
+impl Display for Room {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}\n{}", self.pods, self.namespace)
+    }
+}
+
 impl Registry {
     /// Locks the registry for the namespace of the containerd at this address, below `state` (usually [`STATE`]).
     /// Keeps the thread waiting for whoever has the lock, which nobody keeps for longer than a few file operations, unless
@@ -140,7 +165,8 @@ impl Registry {
             if !self.is_running(&server) {
                 free.get_or_insert(server);
             } else if !silent.contains(&server)
-                && self.pods_of(&server)?.len() < usize::from(self.room(&server, pods_per_vm))
+                && self.pods_of(&server)?.len()
+                    < usize::from(self.room(&server).map_or(pods_per_vm, |room| room.pods))
             {
                 found = Some(server);
                 break;
@@ -250,7 +276,8 @@ impl Registry {
                 ),
             ));
         }
-        write(&self.room_file(server), &format!("{pods}\n{namespace}"))
+        let room = Room { pods, namespace: namespace.clone() };
+        write(&self.room_file(server), &room.to_string())
     }
 
     /// No pod is sent to a server any more while it has the pods that it has now, without this one: its VM has no room
@@ -262,28 +289,27 @@ impl Registry {
         let own = self.pod_file(pod);
         let others = self.pods_of(server)?.iter().filter(|file| **file != own).count();
         let others = u16::try_from(others).unwrap_or(u16::MAX);
-        let pods = self.room(server, u16::MAX).min(others);
-        let said = read_to_string(self.room_file(server)).unwrap_or_default();
-        let namespace = said.split_once('\n').map_or("", |(_, namespace)| namespace);
-        write(&self.room_file(server), &format!("{pods}\n{namespace}"))
+        let mut room = self
+            .room(server)
+            .ok_or_else(|| Error::state("it is not known how many pods the VM has room for"))?;
+        room.pods = room.pods.min(others);
+        write(&self.room_file(server), &room.to_string())
     }
 
     /// How many VMs a namespace has whose servers run.
     fn vms_of(&self, namespace: &str) -> Result<usize> {
         let runs = |path: &PathBuf| {
             let is_of_it = path.extension().is_some_and(|extension| extension == "pods")
-                && read_to_string(path)
-                    .is_ok_and(|text| text.split_once('\n').is_some_and(|(_, of)| of == namespace));
+                && Room::read(path).is_some_and(|room| room.namespace == namespace);
             let server = path.file_stem().and_then(|name| ServerName::parse(name.to_str()?));
             is_of_it && server.is_some_and(|server| self.is_running(&server))
         };
         Ok(self.files("servers")?.iter().filter(|path| runs(path)).count())
     }
 
-    /// How many pods the VM of a server has room for; `otherwise` if nothing is said.
-    fn room(&self, server: &ServerName, otherwise: u16) -> u16 {
-        let said = read_to_string(self.room_file(server)).ok();
-        said.and_then(|text| text.lines().next()?.parse().ok()).unwrap_or(otherwise)
+    /// What `admit` has said of a server, if it has.
+    fn room(&self, server: &ServerName) -> Option<Room> {
+        Room::read(&self.room_file(server))
     }
 
     fn room_file(&self, server: &ServerName) -> PathBuf {

@@ -66,7 +66,7 @@ fn a_server_has_the_room_that_its_vm_was_made_with() {
     // What it was is nothing to the next of its name.
     drop(listening);
     assert_eq!(started(registry.reserve(&id("d"), &group, &[]).unwrap()).0, second);
-    assert_eq!(registry.room(&second, 32), 32);
+    assert_eq!(registry.room(&second), None);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_server_without_room_for_a_pod_gets_none_before_another_one_has_left() {
     registry.limit_to_others(&first, &id("nobody")).unwrap();
     registry.limit_to_others(&first, &id("a")).unwrap();
     registry.limit_to_others(&first, &id("nobody")).unwrap();
-    assert_eq!(registry.room(&first, 32), 1);
+    assert_eq!(registry.room(&first), Some(Room { pods: 1, namespace: "shop".to_owned() }));
 }
 
 #[test]

@@ -18,14 +18,18 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// A VMM that says that its VM runs, or that it is paused, when it is told to answer.
-struct Well(Process, Option<Arc<Notify>>);
+/// A VMM that says that its VM runs; or, if `pauses` is there, that it is paused, each time that is notified.
+struct Well {
+    process: Process,
+    pauses: Option<Arc<Notify>>,
+}
 
 impl Well {
     fn start(pauses: Option<Arc<Notify>>) -> Self {
         let mut command = Command::new("sleep");
         command.arg("1000");
-        Self(Process::spawn(command, Vec::new(), || Ok(()), "").unwrap().process, pauses)
+        let process = Process::spawn(command, Vec::new(), || Ok(()), "").unwrap().process;
+        Self { process, pauses }
     }
 }
 
@@ -35,7 +39,7 @@ impl Backend for Well {
     }
 
     fn process(&self) -> &Process {
-        &self.0
+        &self.process
     }
 
     fn said(&self) -> String {
@@ -44,8 +48,8 @@ impl Backend for Well {
 
     fn run_state(&self, _: Duration) -> BoxFuture<'_, Result<RunState>> {
         Box::pin(async {
-            let Some(answers) = &self.1 else { return Ok(RunState::Running) };
-            answers.notified().await;
+            let Some(pauses) = &self.pauses else { return Ok(RunState::Running) };
+            pauses.notified().await;
             Ok(RunState::Paused)
         })
     }
@@ -122,18 +126,18 @@ async fn a_page_of_the_state_that_fails_ends_the_vm_within_a_second() {
 async fn an_answer_from_before_a_vm_was_let_run_again_does_not_end_it() {
     let guest = Guest::new();
     guest.boot();
-    let answers = Arc::new(Notify::new());
-    let vmm = Well::start(Some(answers.clone()));
+    let pauses = Arc::new(Notify::new());
+    let vmm = Well::start(Some(pauses.clone()));
     let shared = shared_of(Arc::new(guest.reclaimer()), vmm);
     shared.paused.send_replace(true);
     let resume = async {
         shared.paused.send_replace(false);
-        answers.notify_one();
+        pauses.notify_one();
     };
     tokio::join!(shared.look(None), resume);
     assert!(!shared.fate.is_sealed());
     // Nobody has asked for this pause.
-    answers.notify_one();
+    pauses.notify_one();
     shared.look(None).await;
     assert!(shared.fate.is_sealed());
     shared.backend.process().kill();
