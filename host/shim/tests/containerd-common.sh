@@ -8,7 +8,12 @@
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "${2-}" != inside ]; then
-	[ -n "${containerds-}" ] || containerds=$("$here/get-containerd.sh")
+	[ -n "${containerds+set}" ] || containerds=$("$here/get-containerd.sh")
+	# What was to build them may have failed, as in `containerds=$(...) containerd-vm.sh`, where that ends nothing.
+	[ -n "$containerds" ] || {
+		echo "${0##*/}: containerds is empty: set it to what host/shim/tests/containerds.sh prints, or unset it" >&2
+		exit 1
+	}
 	mapfile -t each <<<"$containerds"
 	work=$(mktemp -d "${TMPDIR:-/tmp}/squeezy-shim.XXXXXX")
 	trap 'rm -rf "$work"' EXIT

@@ -5,8 +5,8 @@
 set -euo pipefail
 if [ "${2-}" != inside ]; then
 	grpc=$("$(dirname "$0")/grpc/build.sh")
-	[ -n "${containerds-}" ] || containerds=$("$(dirname "$0")/get-containerd.sh")
-	containerds=$(while read -r containerd; do echo "$grpc:$containerd"; done <<<"$containerds")
+	[ -n "${containerds+set}" ] || containerds=$("$(dirname "$0")/get-containerd.sh")
+	containerds=$(sed "s,^.,$grpc:&," <<<"$containerds")
 fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"
