@@ -66,13 +66,21 @@ die() {
 	exit 1
 }
 
-# until SECONDS COMMAND...: waits until a command succeeds. The time is for what never does, on the busiest machine.
+# until_true SECONDS COMMAND...: waits until a command succeeds. The time is for what never does, on the busiest machine.
 until_true() {
 	local end=$((SECONDS + $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ $SECONDS -lt $end ] || die "this never became true: $*: $("$@" 2>&1 | tail -n 5)"
 		sleep 0.05
+	done
+}
+
+# wait_for_all PROCESS...: fails if one of them has failed. `wait` alone says how the last one has ended.
+wait_for_all() {
+	local process
+	for process; do
+		wait "$process" || return
 	done
 }
 

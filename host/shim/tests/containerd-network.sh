@@ -199,7 +199,7 @@ for number in $(seq 100); do
 	page 10.88.0.2/name >"$work/many-$number" &
 	many+=("$!")
 done
-wait "${many[@]}" || die "one of 100 at a time has failed"
+wait_for_all "${many[@]}" || die "one of 100 at a time has failed"
 [ "$(sort -u "$work"/many-*)" = "$name" ] || die "they were told: $(sort -u "$work"/many-*)"
 
 echo "a WebSocket, and a connection whose one end has ended, stay open with what follows"

@@ -93,7 +93,7 @@ for number in $(seq 12); do
 	run "many-$number" sh -c "echo $number; sleep 1; echo $number >&2" >"$work/many-$number" 2>&1 &
 	many+=("$!")
 done
-wait "${many[@]}" || die "one of them failed"
+wait_for_all "${many[@]}" || die "one of them failed"
 for number in $(seq 12); do
 	[ "$(tr '\n' ' ' <"$work/many-$number")" = "$number $number " ] || die "$number said: $(cat "$work/many-$number")"
 done

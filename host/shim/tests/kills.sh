@@ -137,9 +137,7 @@ while kill -0 "${started[@]}" 2>/dev/null; do
 	turn=$(((turn + 1) % 3))
 	next=$((ended + 1 + RANDOM % 6))
 done
-for worker in "${started[@]}"; do
-	wait "$worker" || die "a pod cannot be deleted"
-done
+wait_for_all "${started[@]}" || die "a pod cannot be deleted"
 well=$(grep -c well "$work/done" || true)
 echo "$well pods ran and $((count - well)) did not, with ${kills[0]} kills of servers, ${kills[1]} of QEMU and ${kills[2]} of containerd, in $SECONDS s"
 [ "$(wc -l <"$work/done")" = "$count" ] || die "these are not all"

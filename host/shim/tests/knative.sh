@@ -50,9 +50,7 @@ for number in $(seq 20); do
 	at second 8012 environment >"$work/many-$number" &
 	many+=("$!")
 done
-for one in "${many[@]}"; do
-	wait "$one" || die "one of 20 at a time has failed"
-done
+wait_for_all "${many[@]}" || die "one of 20 at a time has failed"
 [ "$(sort -u "$work"/many-*)" = "$said" ] || die "they were told: $(sort -u "$work"/many-*)"
 # The autoscaler's numbers, which name their pod.
 at second 9090 metrics >"$work/metrics"

@@ -47,9 +47,7 @@ for worker in $(seq 0 $((workers - 1))); do
 	work "$worker" &
 	started+=("$!")
 done
-for worker in "${started[@]}"; do
-	wait "$worker" || die "output was lost, or is somebody else's"
-done
+wait_for_all "${started[@]}" || die "output was lost, or is somebody else's"
 echo "$count containers have printed what they should, in $SECONDS s"
 
 remove keeper
