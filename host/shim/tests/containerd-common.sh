@@ -26,6 +26,8 @@ fi
 
 shim=$1 programs=$3 work=$4
 trap 'echo "${0##*/}: line $LINENO has failed: $BASH_COMMAND" >&2; tell' ERR
+# What fails in a function ends the test without that.
+trap '[ $? = 0 ] || [ -n "${told-}" ] || { echo "${0##*/}: ${FUNCNAME[0]-}, called in line ${BASH_LINENO[0]-}, has failed: $BASH_COMMAND" >&2; tell; }' EXIT
 mount -t tmpfs tmpfs "$work"
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
@@ -48,6 +50,7 @@ fi
 
 # tell: what one needs to see why something has failed.
 tell() {
+	told=yes
 	{
 		echo "--- load: $(cat /proc/loadavg); memory: $(grep -E '^(MemTotal|MemAvailable|SwapFree):' /proc/meminfo | tr -s '\n ' ' ')"
 		echo "--- processes"

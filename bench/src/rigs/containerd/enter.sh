@@ -16,5 +16,5 @@ make_layer
 make_image "$work/layer"
 start_with_image
 # It says itself what is wrong.
-trap - ERR
+trap - ERR EXIT
 "${@:5}"
