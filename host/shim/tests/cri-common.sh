@@ -72,6 +72,22 @@ says_at_18080() {
 mounts() {
 	cut -d' ' -f2 /proc/self/mounts | sort
 }
+# What follows fails if whoever is asked does not answer.
+# no_record_is_left: whether CRI has neither containers nor pods.
+no_record_is_left() {
+	local left
+	left=$(crictl ps --all --quiet && crictl pods --quiet) && [ -z "$left" ]
+}
+# no_bundle_is_left: whether containerd has no directory of a container.
+no_bundle_is_left() {
+	local left
+	left=$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io) && [ -z "$left" ]
+}
+# no_link_is_left: whether there is no network device but the loopback interface.
+no_link_is_left() {
+	local links
+	links=$(busybox ip -o link) && [ "$(wc -l <<<"$links")" = 1 ]
+}
 # each_plugged: of a server's log, how much memory the VM's pods had after each one that gave its own back, in bytes.
 each_plugged() {
 	sed -n 's/.*the memory of a pod is back.*plugged_bytes=\([0-9]*\).*/\1/p'

@@ -343,10 +343,10 @@ echo "nothing is left after the pod"
 crictl stopp "${ids[web]}" >/dev/null
 crictl rmp "${ids[web]}" >/dev/null
 until_true 30 no_vm_is_left
-[ -z "$(crictl ps --all --quiet)$(crictl pods --quiet)" ] || die "CRI has: $(crictl ps --all)"
+no_record_is_left || die "CRI has: $(crictl pods) $(crictl ps --all)"
 mounts | diff "$work/mounts" - || die "there are other mounts than before"
-[ "$(busybox ip link | grep -c '^[0-9]')" = 1 ] || die "there are network devices: $(busybox ip link)"
-[ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
+no_link_is_left || die "there are network devices: $(busybox ip link)"
+no_bundle_is_left || die "there are bundles"
 
 kill "$containerd"
 wait "$containerd" || true

@@ -69,9 +69,6 @@ work() {
 		cat "$work/last-$1" >>"$work/done"
 	done
 }
-links() {
-	busybox ip link | grep -c '^[0-9]'
-}
 # steady_log: what the server of the VM that nobody kills says.
 steady_log() {
 	cat /run/squeezy/shim/*/servers/"$steady.log"
@@ -206,17 +203,17 @@ until_true 120 only_one_vm
 until_true 60 is_removed keeper
 until_true 60 no_vm_is_left
 no_vm_group_is_left || die "there are control groups: $(vm_groups)"
-[ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
+no_bundle_is_left || die "there are bundles"
 # A containerd that is killed while it makes a pod may forget the network namespace that it has made, but no device of
 # ours is in one.
 for namespace in /run/netns/*; do
 	[ -e "$namespace" ] || continue
 	devices=$(busybox nsenter --net="$namespace" busybox ip link)
-	[[ $devices != *tap* ]] || die "there is a device: $devices"
+	[[ $devices != *squeezy* ]] || die "there is a device: $devices"
 	echo "containerd has left ${namespace##*/}"
 	umount "$namespace"
 	rm "$namespace"
 done
 mounts | diff "$work/mounts" - || die "there are other mounts than before"
-until_true 30 [ "$(links)" = 1 ]
+until_true 30 no_link_is_left
 kill "$containerd"

@@ -40,7 +40,8 @@ of() {
 	kubectl exec "$name" -c server -- "$@"
 }
 has_pods() {
-	[ "$(pods | grep -c .)" = "$1" ]
+	local names
+	names=$(pods) && [ "$(grep -c . <<<"$names")" = "$1" ]
 }
 # least_plugged: how much memory the VM's pods had at the least, in bytes, once more than `before` of them had given back
 # theirs. Several do at a time, so the last line may not be that.
@@ -349,7 +350,8 @@ runs_in_full() {
 until_true 60 runs_in_full
 kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
 none_is_frozen() {
-	[ -z "$(kubectl get pods -l app=frozen -o name)" ]
+	local names
+	names=$(kubectl get pods -l app=frozen -o name) && [ -z "$names" ]
 }
 until_true 60 none_is_frozen
 kill "$requests"
@@ -453,10 +455,7 @@ are_as_before() {
 }
 until_true 120 are_as_before
 # kubelet looks for them once a minute.
-has_no_records() {
-	[ -z "$(crictl ps --all --quiet)$(crictl pods --quiet)" ]
-}
-until_true 180 has_no_records
-[ -z "$(ls /run/containerd/io.containerd.runtime.v2.task/k8s.io)" ] || die "there are bundles"
+until_true 180 no_record_is_left
+no_bundle_is_left || die "there are bundles"
 stop_cluster
 kill "$containerd"
