@@ -224,7 +224,9 @@ has_status counts PAUSED || die "it is not paused: $(ctr task ls)"
 said=$(ctr task exec --exec-id more counts echo hello </dev/null 2>&1) && die "something was started in it"
 [[ $said == *"is paused: resume it first"* ]] || die "it said: $said"
 ctr task rm counts >/dev/null 2>&1 && die "it was deleted"
-ctr task pause counts 2>/dev/null && die "it was paused twice"
+has_status counts PAUSED || die "it is not paused any more: $(ctr task ls)"
+said=$(ctr task pause counts 2>&1) && die "it was paused twice"
+[[ $said == *"is paused already"* ]] || die "it said: $said"
 grep -Eq '^memory.usage +[1-9]' <<<"$(ctr task metrics counts)" || die "no metrics: $(ctr task metrics counts)"
 paused=$(metrics counts cpu.usage_usec)
 sleep 3
@@ -296,7 +298,7 @@ before=$(log | reclaims)
 options="--detach --null-io" in_pod serves sh -c 'mkdir /www; echo hello >/www/hello; exec busybox httpd -f -p 8080 -h /www'
 status=0
 said=$(in_pod asks sh -c 'until busybox wget -q -O - http://127.0.0.1:8080/hello 2>/dev/null; do sleep 0.2; done; [ -e /www ] || echo other files; exit 5' | tr '\n' ' ') || status=$?
-[ "$said" = "hello other files " ] || die "it said: $said"
+[ "$said$status" = "hello other files 5" ] || die "it said: $said, $status"
 options="--detach --null-io" in_pod stays sleep 100000
 grep -Eq '^memory.usage +[1-9]' <<<"$(ctr task metrics stays)" || die "no metrics: $(ctr task metrics stays)"
 status=0
@@ -499,8 +501,10 @@ echo "nothing is left after the last"
 remove keeper
 until_true 120 no_vm_is_left
 # Fewer, where the disk is short.
-[ "$(find /var/lib/squeezy-shim/layers/images -type f | wc -l)" -le 2 ] || die "there are other images than those of the layers"
-[ -z "$(ls /var/lib/squeezy-shim/layers/work)" ] || die "something is left of making images"
+images=$(find /var/lib/squeezy-shim/layers/images -type f | wc -l)
+[ "$images" -le 2 ] || die "there are $images images, and two layers"
+left=$(ls /var/lib/squeezy-shim/layers/work)
+[ -z "$left" ] || die "something is left of making images: $left"
 
 echo "the VM is killed"
 detach victim sleep 100000

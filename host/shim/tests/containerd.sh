@@ -43,7 +43,7 @@ detach two sleep 1000
 [ "$(servers)" = 1 ] || die "$(servers) servers instead of 1"
 memory=268435456 detach three sleep 1000
 [ "$(servers)" = 2 ] || die "$(servers) servers instead of 2"
-ctr task metrics one | grep -q 12345678 || die "no metrics"
+grep -q 12345678 <<<"$(ctr task metrics one)" || die "no metrics: $(ctr task metrics one)"
 
 echo "processes are added, and input is passed on"
 said=$(ctr task exec --exec-id more one sh -c 'echo out; echo error >&2; exit 7' </dev/null 2>&1) && die "its status is 0"
@@ -55,7 +55,9 @@ said=$(echo through | ctr run --rm --memory-limit 134217728 --runtime io.contain
 ctr task exec --detach --exec-id stays one sleep 1000 </dev/null
 said=$(ctr task exec --exec-id stays one echo 2>&1 </dev/null) && die "it was executed twice"
 [[ $said == *"already"* ]] || die "it said: $said"
-said=$(ctr task exec --tty --exec-id terminal one echo 2>&1 </dev/null) && die "it has a terminal"
+# Without a terminal of its own, ctr would not even ask.
+said=$(script -qec "ctr task exec --tty --exec-id terminal one echo" /dev/null </dev/null) && die "it has a terminal"
+[[ $said == *"these have no terminals"* ]] || die "it said: $said"
 
 echo "containerd restarts"
 kill -9 "$containerd"
