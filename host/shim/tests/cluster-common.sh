@@ -110,6 +110,13 @@ stop_cluster() {
 	done
 }
 
+# die_with_events WORDS: what the cluster knows of its pods comes first.
+die_with_events() {
+	kubectl get pods --all-namespaces -o wide >&2
+	kubectl get events --all-namespaces --sort-by=.lastTimestamp >&2
+	die "$*"
+}
+
 # apply MANIFEST: as a user does who has put the image into the registry.
 apply() {
 	sed -e 's,REGISTRY/,docker.io/library/,' -e 's/@VERSION@/test/' "$packaging/$1.yaml" | kubectl apply -f - >/dev/null

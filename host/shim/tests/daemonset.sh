@@ -48,8 +48,7 @@ restarts() {
 is_rolled_out() {
 	kubectl --namespace kube-system rollout status daemonset "$1" --timeout=180s >/dev/null || {
 		kubectl --namespace kube-system logs --all-containers --prefix -l "app=$1" >&2 || true
-		kubectl get events --all-namespaces --sort-by=.lastTimestamp >&2
-		die "$1 is not ready"
+		die_with_events "$1 is not ready"
 	}
 }
 log_of() {
@@ -90,7 +89,7 @@ echo "a frozen pod requests what it occupies"
 apply requests
 is_rolled_out squeezy-requests
 kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
-kubectl rollout status deployment frozen --timeout=180s >/dev/null || die "it is not ready"
+kubectl rollout status deployment frozen --timeout=180s >/dev/null || die_with_events "it is not ready"
 until_true 60 all_request -lt $((64 << 20))
 kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
 until_true 60 no_vm_is_left
