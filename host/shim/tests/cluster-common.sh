@@ -95,7 +95,7 @@ start_cluster() {
 		--cluster-cidr="$pod_addresses" --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 \
 		--conntrack-tcp-timeout-close-wait=0
 	kubectl wait --for=condition=Ready node/node --timeout=120s >/dev/null
-	until_true 60 kubectl --server="https://$api_service" get --raw /readyz
+	until_true 120 kubectl --server="https://$api_service" get --raw /readyz
 }
 # stop_cluster: and fails if the machine has other settings than before.
 stop_cluster() {

@@ -49,7 +49,7 @@ JSON
 # import_image NAME: gives containerd the image that was made, which has this name.
 import_image() {
 	ctr --namespace k8s.io image import "$work/image.tar" >/dev/null
-	until_true 30 crictl inspecti "$1"
+	until_true 120 crictl inspecti "$1"
 }
 # Starts containerd, and gives it the image that was made.
 start_with_image() {

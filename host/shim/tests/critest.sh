@@ -91,7 +91,7 @@ http: {addr: "127.0.0.1:5000"}
 YAML
 "$run_registry" serve "$work/registry.yml" >"$work/logs/registry.log" 2>&1 &
 registry=$!
-until_true 30 curl --silent --fail http://127.0.0.1:5000/v2/
+until_true 120 curl --silent --fail http://127.0.0.1:5000/v2/
 echo 'server = "http://127.0.0.1:5000"' >"$work/registries/_default/hosts.toml"
 cat >>"$work/config.toml" <<TOML
 [plugins."io.containerd.grpc.v1.cri".registry]

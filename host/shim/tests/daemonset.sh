@@ -61,7 +61,7 @@ cp -r "$work/layer/bin" "$node_image/bin"
 make_image "$work/layer"
 : >"$work/restarts"
 run_service &
-until_true 60 ctr version
+until_true 120 ctr version
 import_image "$image"
 name=pause entrypoint='["/bin/sleep","1000000"]' make_image "$work/pause"
 import_image docker.io/library/pause:test
@@ -82,21 +82,21 @@ kubectl apply -f "$packaging/runtimeclass.yaml" >/dev/null
 kubectl apply -f "$here/manifests/hello.yaml" >/dev/null
 until_true 120 is hello .status.phase Succeeded
 [ "$(kubectl logs hello)" = "hello from 6.12" ] || die "it said: $(kubectl logs hello)"
-kubectl delete pod hello --timeout=60s >/dev/null
-until_true 60 no_vm_is_left
+kubectl delete pod hello --timeout=120s >/dev/null
+until_true 120 no_vm_is_left
 
 echo "a frozen pod requests what it occupies"
 apply requests
 is_rolled_out squeezy-requests
 kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
 kubectl rollout status deployment frozen --timeout=180s >/dev/null || die_with_events "it is not ready"
-until_true 60 all_request -lt $((64 << 20))
-kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
-until_true 60 no_vm_is_left
-kubectl --namespace kube-system delete daemonset squeezy-requests --timeout=60s >/dev/null
+until_true 120 all_request -lt $((64 << 20))
+kubectl delete -f "$here/manifests/frozen.yaml" --timeout=120s >/dev/null
+until_true 120 no_vm_is_left
+kubectl --namespace kube-system delete daemonset squeezy-requests --timeout=120s >/dev/null
 
 echo "the other one removes it"
-kubectl --namespace kube-system delete daemonset squeezy-node --timeout=60s >/dev/null
+kubectl --namespace kube-system delete daemonset squeezy-node --timeout=120s >/dev/null
 apply removal
 is_rolled_out squeezy-removal
 said=$(log_of squeezy-removal remove)
@@ -107,7 +107,7 @@ cmp /etc/containerd/config.toml "$work/config-before.toml" || die "containerd's 
 left=$(find "$work"/node/*/*/changed -name '*squeezy*' ! -type c)
 [ -z "$left" ] || die "left: $left"
 [ ! -e /run/squeezy ] || die "left: $(find /run/squeezy)"
-kubectl --namespace kube-system delete daemonset squeezy-removal --timeout=60s >/dev/null
+kubectl --namespace kube-system delete daemonset squeezy-removal --timeout=120s >/dev/null
 rm "$work/is-service"
 stop_cluster
 pkill -x containerd

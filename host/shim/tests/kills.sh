@@ -93,8 +93,8 @@ is_in "$group" "$(pgrep qemu-system)" || die "QEMU is not in its control group"
 has_shares "$group" 640 || die "it has $(cat "$group/cpu.shares") shares"
 run_pod visitor steady 2>"$work/said" || die "the second pod does not run"
 has_shares "$group" 1280 || die "both have $(cat "$group/cpu.shares") shares"
-until_true 60 is_removed visitor
-until_true 30 back 1
+until_true 120 is_removed visitor
+until_true 120 back 1
 crictl update --cpu-share 1024 "$(crictl ps --quiet)" >/dev/null
 # 1024 for its container instead of 640.
 has_shares "$group" 1024 || die "with other shares of its container it has $(cat "$group/cpu.shares")"
@@ -152,8 +152,8 @@ only_one_vm() {
 until_true 120 only_one_vm
 run_pod visitor steady 2>"$work/said" || die "it takes no pods any more"
 before=$(steady_log | reclaims)
-until_true 60 is_removed visitor
-until_true 30 back $((before + 1))
+until_true 120 is_removed visitor
+until_true 120 back $((before + 1))
 [ "$(steady_log | plugged)" = "$at_start" ] || die "its pods have $(steady_log | plugged) bytes instead of $at_start"
 has_shares "$group" 1024 || die "it has $(cat "$group/cpu.shares") shares"
 
@@ -182,12 +182,12 @@ until_true 120 vm_has_ended
 has_exited() {
 	[ "$(crictl inspect -o go-template --template '{{.status.state}} {{.status.exitCode}}' "$container")" = "CONTAINER_EXITED 255" ]
 }
-until_true 60 has_exited
+until_true 120 has_exited
 # By the server, which is the same, and ends when containerd knows.
 server_has_ended() {
 	! kill -0 "$server"
 }
-until_true 60 server_has_ended
+until_true 120 server_has_ended
 for line in "the VM has ended: .*ran out of memory" "no task is left"; do
 	grep -q "$line" <<<"$(bounded_log)" || die "its server says: $(bounded_log)"
 done
@@ -196,12 +196,12 @@ done
 run_pod next bounded 2>"$work/said" || die "no pod runs after it: $(cat "$work/said")"
 [ "$(pgrep -c qemu-system)" = 2 ] || die "it is in no new VM"
 for name in greedy next; do
-	until_true 60 is_removed "$name"
+	until_true 120 is_removed "$name"
 done
 until_true 120 only_one_vm
 
-until_true 60 is_removed keeper
-until_true 60 no_vm_is_left
+until_true 120 is_removed keeper
+until_true 120 no_vm_is_left
 no_vm_group_is_left || die "there are control groups: $(vm_groups)"
 no_bundle_is_left || die "there are bundles"
 # A containerd that is killed while it makes a pod may forget the network namespace that it has made, but no device of
@@ -215,5 +215,5 @@ for namespace in /run/netns/*; do
 	rm "$namespace"
 done
 mounts | diff "$work/mounts" - || die "there are other mounts than before"
-until_true 30 no_link_is_left
+until_true 120 no_link_is_left
 kill "$containerd"

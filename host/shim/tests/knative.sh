@@ -59,18 +59,18 @@ grep -aq second "$work/metrics" || die "its metrics name nobody"
 echo "it ends when it has answered what it was asked before"
 at second 8012 cgi-bin/slow >"$work/slow" &
 slow=$!
-until_true 30 log_has second/user-container "is asked"
+until_true 120 log_has second/user-container "is asked"
 # queue-proxy is told to end, and goes on for 30 s after the last request. The Service's container has a hook that takes as
 # long, and is told afterwards.
 crictl stop --timeout 300 "${containers[second/queue-proxy]}" >/dev/null &
 stop=$!
-until_true 30 log_has second/queue-proxy "Received TERM"
+until_true 120 log_has second/queue-proxy "Received TERM"
 at second 8022 wait-for-drain --max-time 120 >/dev/null &
 hook=$!
 is_not_ready() {
 	! is_ready second
 }
-until_true 10 is_not_ready
+until_true 120 is_not_ready
 [ "$(what state second/user-container)" = CONTAINER_RUNNING ] || die "it has ended before it was told"
 wait "$slow" || die "it has not answered"
 [ "$(cat "$work/slow")" = "at last" ] || die "it has answered: $(cat "$work/slow")"
@@ -85,16 +85,16 @@ log_has second/user-container "is told" || die "it was not told to end"
 remove_pod second
 
 echo "its memory is the host's when it has ended"
-until_true 30 memory_is_back 1
+until_true 120 memory_is_back 1
 alone=$(log | plugged)
 [ "${alone:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 run_pod third "$work/deployment.json"
 until_true 120 is_ready third
 remove_pod third
-until_true 30 memory_is_back 2
+until_true 120 memory_is_back 2
 [ "$(log | plugged)" = "$alone" ] || die "the VM has $(log | plugged) bytes instead of $alone"
 is_ready first || die "the first pod has ended with the others"
 remove_pod first
-until_true 30 no_vm_is_left
+until_true 120 no_vm_is_left
 
 kill "$containerd"

@@ -26,7 +26,7 @@ pods() {
 	kubectl get pods -l app=web -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'
 }
 page() {
-	curl --silent --show-error --fail --max-time 20 "http://$(status pod "$1" .status.podIP):8080/$2"
+	curl --silent --show-error --fail --max-time 60 "http://$(status pod "$1" .status.podIP):8080/$2"
 }
 says() {
 	[ "$(page "$1" "$2")" = "$3" ]
@@ -79,10 +79,10 @@ said=$(page "$web" environment)
 [ "$(page "$web" cache/state)" = prepared ] || die "empty directory: $(page "$web" cache/state)"
 [ "$(page "$web" pages/page)" = part ] || die "part of an empty directory: $(page "$web" pages/page)"
 [ "$(page "$web" file)" = one ] || die "file of an empty directory: $(page "$web" file)"
-until_true 20 page "$web" cache/helped
+until_true 120 page "$web" cache/helped
 [ "$(page "$web" account/namespace)" = default ] || die "service account: $(page "$web" account/namespace)"
 # What the token says is true, says who has signed it.
-said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(page "$web" account/token)" \
+said=$(curl --silent --max-time 60 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(page "$web" account/token)" \
 	-H 'Content-Type: application/json' "https://$node:6443/apis/authentication.k8s.io/v1/selfsubjectreviews" \
 	-d '{"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}')
 [[ $said == *system:serviceaccount:default:default* ]] || die "the token is of: $said"
@@ -101,7 +101,7 @@ is_bounded() {
 	allocatable=$(status node node .status.allocatable.memory | numfmt --from=iec-i)
 	[ "$(cat "$pods_memory_group/memory.limit_in_bytes")" = $((allocatable + (100 << 20))) ]
 }
-until_true 30 is_bounded
+until_true 120 is_bounded
 bound_of_one=$(bound "$vm_group")
 # bound_of COUNT: that with so many pods, each of which has 128 MiB.
 bound_of() {
@@ -128,18 +128,18 @@ until_true 120 grep -q attached "$work/from-helper"
 exec 4>&-
 kill "$attach" 2>/dev/null || true
 wait "$attach" 2>/dev/null || true
-until_forwarded 60 ready yes kubectl port-forward "$web" 18080:8080
+until_forwarded 120 ready yes kubectl port-forward "$web" 18080:8080
 
 echo "probes"
 of "$web" rm /www/ready
-until_true 30 is_ready "$web" False
+until_true 120 is_ready "$web" False
 of "$web" sh -c 'echo yes >/www/ready'
-until_true 30 is_ready "$web" True
+until_true 120 is_ready "$web" True
 restarts='.status.containerStatuses[?(@.name=="server")].restartCount'
 is "$web" "$restarts" 0 || die "it was restarted"
 of "$web" rm /tmp/alive
-until_true 60 is "$web" "$restarts" 1
-until_true 60 is_ready "$web" True
+until_true 120 is "$web" "$restarts" 1
+until_true 120 is_ready "$web" True
 is "$web" '.status.containerStatuses[?(@.name=="helper")].restartCount' 0 || die "the other one was restarted, too"
 
 echo "a changed config map, secret and label arrive"
@@ -147,12 +147,12 @@ begin=$EPOCHREALTIME
 kubectl patch configmap settings -p '{"data": {"page": "second"}}' >/dev/null
 kubectl patch secret password -p '{"stringData": {"password": "closesesame"}}' >/dev/null
 kubectl label pod "$web" --overwrite tier=back >/dev/null
-until_true 60 says "$web" settings/page second
-until_true 60 says "$web" password/password closesesame
+until_true 120 says "$web" settings/page second
+until_true 120 says "$web" password/password closesesame
 has_label() {
 	[[ $(page "$web" labels/labels) == *'tier="back"'* ]]
 }
-until_true 60 has_label
+until_true 120 has_label
 echo "	after $(since "$begin")"
 
 echo "a pod that needs too much, one that crashes, one without a limit"
@@ -160,19 +160,19 @@ kubectl apply -f "$here/manifests/ends.yaml" >/dev/null
 ended='.status.containerStatuses[0].state.terminated'
 until_true 120 is full "$ended.reason" OOMKilled
 is full "$ended.exitCode" 137 || die "it has ended with $(status pod full "$ended.exitCode")"
-until_true 60 is crashes '.status.containerStatuses[0].restartCount' 1
+until_true 120 is crashes '.status.containerStatuses[0].restartCount' 1
 before='.status.containerStatuses[0].lastState.terminated'
-until_true 30 is crashes "$before.exitCode" 3
+until_true 120 is crashes "$before.exitCode" 3
 [[ $(status pod crashes "$before.message") == "it is broken"* ]] || die "it said: $(status pod crashes "$before.message")"
 has_run_again() {
 	[ "$(kubectl logs crashes)" = "run second" ]
 }
-until_true 30 has_run_again
+until_true 120 has_run_again
 is_refused() {
 	[[ $(kubectl get events --field-selector involvedObject.name=unlimited) == *"set resources.limits.memory of each container"* ]]
 }
-until_true 30 is_refused
-kubectl delete -f "$here/manifests/ends.yaml" --timeout=60s >/dev/null
+until_true 120 is_refused
+kubectl delete -f "$here/manifests/ends.yaml" --timeout=120s >/dev/null
 is "$web" "$restarts" 1 || die "the web server has ended with another pod"
 # What its VM has without them.
 alone=$(log | plugged)
@@ -188,7 +188,7 @@ metric() {
 
 echo "a memory limit is raised through the API server"
 kubectl apply -f "$here/manifests/grows.yaml" >/dev/null
-until_true 60 is grows .status.phase Running
+until_true 120 is grows .status.phase Running
 # resize MEMORY: asks for another limit, and as much as the request.
 resize() {
 	kubectl patch pod grows --subresource resize --patch \
@@ -198,11 +198,11 @@ resize() {
 has_limit() {
 	[ "$(metric grows memory.usage_limit)" = $(($1 << 20)) ]
 }
-until_true 30 has_limit 96
-until_true 30 has_bound "$vm_group" "$(bound_of 2)"
+until_true 120 has_limit 96
+until_true 120 has_bound "$vm_group" "$(bound_of 2)"
 resize 120Mi
-until_true 60 has_limit 120
-until_true 60 is grows '.status.containerStatuses[0].resources.limits.memory' 120Mi
+until_true 120 has_limit 120
+until_true 120 is grows '.status.containerStatuses[0].resources.limits.memory' 120Mi
 [ "$(kubectl exec grows -- cat /sys/fs/cgroup/memory.max)" = $((120 << 20)) ] || die "it reads another limit"
 # More than before, and for longer than it takes to see that.
 kubectl exec grows -- dd if=/dev/zero of=/dev/null bs=100M count=20 2>/dev/null || die "it has less than its new limit"
@@ -210,9 +210,9 @@ resize 200Mi
 is_told() {
 	[[ $(status pod grows '.status.conditions[?(@.type=="PodResizeInProgress")].message') == *"more than the pod's partition of 128 MiB"* ]]
 }
-until_true 60 is_told
+until_true 120 is_told
 resize 1Ti
-until_true 60 is grows '.status.conditions[?(@.type=="PodResizePending")].reason' Infeasible
+until_true 120 is grows '.status.conditions[?(@.type=="PodResizePending")].reason' Infeasible
 has_limit 120 || die "it has $(metric grows memory.usage_limit) bytes after what was refused"
 is grows '.status.containerStatuses[0].restartCount' 0 || die "it was restarted"
 before=$(log | reclaims)
@@ -220,8 +220,8 @@ kubectl delete pod grows >/dev/null
 its_memory_is_back() {
 	[ "$(log | reclaims)" -gt "$before" ]
 }
-until_true 30 its_memory_is_back
-until_true 30 has_bound "$vm_group" "$bound_of_one"
+until_true 120 its_memory_is_back
+until_true 120 has_bound "$vm_group" "$bound_of_one"
 
 echo "kubelet's statistics"
 vmm=$(pgrep qemu-system)
@@ -230,7 +230,7 @@ kubectl apply -f "$here/manifests/holds.yaml" >/dev/null
 is_full() {
 	[ "$(kubectl logs holds)" = ready ]
 }
-until_true 60 is_full
+until_true 120 is_full
 # measured: what kubelet says of the container, what the shim says of it, and how much more of the partitions is in memory
 # than before it, if that is the same within 5% and two huge pages, and no less than what the container holds.
 # kubelet looks at it from time to time.
@@ -270,7 +270,7 @@ start_requests() {
 	KUBERNETES_SERVICE_HOST=$api_service KUBERNETES_SERVICE_PORT=443 start_program squeezy-requests \
 		--token-file "$work/keys/requests" --certificate-file "$work/keys/apiserver.crt"
 	requests=$!
-	until_true 10 test -S /run/squeezy/requests/socket
+	until_true 120 test -S /run/squeezy/requests/socket
 }
 frozen_pod() {
 	kubectl get pods -l app=frozen -o jsonpath='{.items[0].metadata.name}'
@@ -278,20 +278,20 @@ frozen_pod() {
 start_requests
 kubectl apply -f "$here/manifests/frozen.yaml" >/dev/null
 kubectl rollout status deployment frozen --timeout=180s >/dev/null || die_with_events "it is not ready"
-until_true 60 all_request -lt $((64 << 20))
+until_true 120 all_request -lt $((64 << 20))
 all_request -ge $((1 << 20)) || die "it requests $(requested)"
 echo "	$(requested) bytes of $((128 << 20))"
 begin=$EPOCHREALTIME
 says "$(frozen_pod)" page warm || die "it says: $(page "$(frozen_pod)" page)"
 echo "	answered after $(since "$begin")"
 all_request -eq $((128 << 20)) || die "it runs and requests $(requested)"
-until_true 60 all_request -lt $((64 << 20))
+until_true 120 all_request -lt $((64 << 20))
 [ "$(kubectl exec "$(frozen_pod)" -- cat /www/page)" = warm ] || die "exec does not work in it"
 is "$(frozen_pod)" '.status.containerStatuses[0].restartCount' 0 || die "it was restarted"
 
 echo "who has the token of another node cannot change what they request"
 kubectl create -f - >/dev/null <<<'{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}}'
-said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(token_of elsewhere)" \
+said=$(curl --silent --max-time 60 --cacert "$work/keys/apiserver.crt" -H "Authorization: Bearer $(token_of elsewhere)" \
 	--request PATCH -H 'Content-Type: application/strategic-merge-patch+json' \
 	"https://$node:6443/api/v1/namespaces/default/pods/$(frozen_pod)/resize" \
 	-d '{"spec": {"containers": [{"name": "server", "resources": {"requests": {"memory": "1Mi"}}}]}}')
@@ -299,7 +299,7 @@ said=$(curl --silent --max-time 20 --cacert "$work/keys/apiserver.crt" -H "Autho
 kubectl delete node elsewhere >/dev/null
 
 echo "on a node that is full they wait"
-until_true 60 all_request -lt $((64 << 20))
+until_true 120 all_request -lt $((64 << 20))
 # All that is left, but for what the pod does without now.
 free_mib=$(kubectl get node node -o json | python3 -c '
 import json, subprocess, sys
@@ -336,26 +336,26 @@ waits() {
 	! timeout 5 curl --silent --fail "http://$(status pod "$(frozen_pod)" .status.podIP):8080/page" &&
 		[[ $(kubectl get pod "$(frozen_pod)" -o jsonpath='{.status.conditions[?(@.type=="PodResizePending")].reason}') == Deferred ]]
 }
-until_true 60 waits
-kubectl delete deployment greedy --timeout=60s >/dev/null
-until_true 60 says "$(frozen_pod)" page warm
+until_true 120 waits
+kubectl delete deployment greedy --timeout=120s >/dev/null
+until_true 120 says "$(frozen_pod)" page warm
 
 echo "without anybody who changes requests they run all the same"
-until_true 60 all_request -lt $((64 << 20))
+until_true 120 all_request -lt $((64 << 20))
 kill "$requests"
 wait "$requests" || true
-until_true 60 says "$(frozen_pod)" page warm
+until_true 120 says "$(frozen_pod)" page warm
 start_requests
 runs_in_full() {
 	says "$(frozen_pod)" page warm && all_request -eq $((128 << 20))
 }
-until_true 60 runs_in_full
-kubectl delete -f "$here/manifests/frozen.yaml" --timeout=60s >/dev/null
+until_true 120 runs_in_full
+kubectl delete -f "$here/manifests/frozen.yaml" --timeout=120s >/dev/null
 none_is_frozen() {
 	local names
 	names=$(kubectl get pods -l app=frozen -o name) && [ -z "$names" ]
 }
-until_true 60 none_is_frozen
+until_true 120 none_is_frozen
 kill "$requests"
 wait "$requests" || true
 
@@ -370,8 +370,8 @@ for name in $(pods); do
 done
 vm_group=$(vm_groups)
 # What was frozen before may still be on its way out.
-until_true 30 has_shares "$vm_group" $((5 * 122))
-until_true 30 has_bound "$vm_group" "$(bound_of 5)"
+until_true 120 has_shares "$vm_group" $((5 * 122))
+until_true 120 has_bound "$vm_group" "$(bound_of 5)"
 
 # shellcheck source-path=SCRIPTDIR source=services.sh
 . "$here/services.sh"
@@ -390,11 +390,11 @@ start_kubelet
 kubelet_answers() {
 	kubectl get --raw /api/v1/nodes/node/proxy/healthz
 }
-until_true 60 kubelet_answers
+until_true 120 kubelet_answers
 sleep 10
 ids | diff "$work/ids" - || die "they are others than before"
 for name in $(pods); do
-	until_true 30 is_ready "$name" True
+	until_true 120 is_ready "$name" True
 	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
 	[ "$(of "$name" cat /cache/state)" = prepared ] || die "exec does not work in $name"
 done
@@ -406,19 +406,19 @@ echo "their memory is the host's when they are deleted"
 before=$(log | reclaims)
 begin=$EPOCHREALTIME
 kubectl scale deployment web --replicas=1 >/dev/null
-until_true 60 has_pods 1
+until_true 120 has_pods 1
 echo "	four are gone after $(since "$begin")"
 [ "$(log | reclaims)" -ge $((before + 4)) ] || die "the memory of $(($(log | reclaims) - before)) pods is back"
 [ "$(least_plugged)" = "$alone" ] || die "the VM has $(least_plugged) bytes instead of $alone"
-until_true 30 has_shares "$vm_group" 512
-until_true 30 has_bound "$vm_group" "$bound_of_one"
+until_true 120 has_shares "$vm_group" 512
+until_true 120 has_bound "$vm_group" "$bound_of_one"
 web=$(pods)
 kubectl logs -f "$web" -c server >"$work/last" &
 kubectl scale deployment web --replicas=0 >/dev/null
-until_true 60 has_pods 0
-until_true 30 no_vm_is_left
+until_true 120 has_pods 0
+until_true 120 no_vm_is_left
 no_vm_group_is_left || die "there are control groups: $(vm_groups)"
-until_true 30 grep "is told" "$work/last"
+until_true 120 grep "is told" "$work/last"
 
 seed=${seed-$(date +%s)}
 echo "kubelet is killed while pods come and go (seed $seed)"
@@ -432,7 +432,7 @@ for _ in $(seq "${rounds-10}"); do
 	wait "$kubelet" 2>/dev/null || true
 	start_kubelet
 done
-until_true 60 kubelet_answers
+until_true 120 kubelet_answers
 kubectl scale deployment web --replicas=5 >/dev/null
 kubectl rollout status deployment web --timeout=300s >/dev/null || die_with_events "they are not ready"
 for name in $(pods); do
@@ -444,12 +444,12 @@ until_true 120 has_pods 1
 has_memory_of_one() {
 	[ "$(least_plugged)" = "$alone" ]
 }
-until_true 60 has_memory_of_one
+until_true 120 has_memory_of_one
 kubectl scale deployment web --replicas=0 >/dev/null
 until_true 120 has_pods 0
 
 echo "nothing is left"
-until_true 60 no_vm_is_left
+until_true 120 no_vm_is_left
 no_vm_group_is_left || die "there are control groups: $(vm_groups)"
 # What a killed kubelet had mounted for pods is removed by the next one.
 are_as_before() {

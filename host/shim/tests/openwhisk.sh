@@ -64,11 +64,11 @@ call() {
 echo "$(containerd --version | cut -d' ' -f3): an action's pod is initialized and answers"
 manifest=$here/manifests/openwhisk.json
 run_pod first "$manifest"
-until_true 60 listens first
+until_true 120 listens first
 says '200 {"ok":true}' first init "$code"
 [[ $(post first init "$code") == "403 "* ]] || die "it is initialized twice"
 run_pod second "$manifest"
-until_true 60 listens second
+until_true 120 listens second
 [ "$(pgrep -c qemu-system)" = 1 ] || die "there is not one VM"
 [[ $(post second run "$(call 0)") == [45]??" "* ]] || die "it runs before it is initialized"
 says '200 {"ok":true}' second init "$code"
@@ -78,23 +78,23 @@ for number in 1 2 3; do
 	done
 done
 # An activation's log ends with a line of its own in each stream, by which OpenWhisk tells it from the next.
-until_true 30 log_has first "is called" 3
-until_true 30 log_has first XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX 6
+until_true 120 log_has first "is called" 3
+until_true 120 log_has first XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX 6
 
 echo "its memory is the host's when it is deleted"
 remove_pod second
-until_true 30 memory_is_back 1
+until_true 120 memory_is_back 1
 alone=$(log | plugged)
 [ "${alone:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 run_pod third "$manifest"
-until_true 60 listens third
+until_true 120 listens third
 says '200 {"ok":true}' third init "$code"
 says "$(answer 1)" third run "$(call 1)"
 remove_pod third
-until_true 30 memory_is_back 2
+until_true 120 memory_is_back 2
 [ "$(log | plugged)" = "$alone" ] || die "the VM has $(log | plugged) bytes instead of $alone"
 says "$(answer 4)" first run "$(call 4)"
 remove_pod first
-until_true 30 no_vm_is_left
+until_true 120 no_vm_is_left
 
 kill "$containerd"

@@ -4,10 +4,10 @@
 
 # ask_from_node ADDRESS, ask_from_pod ADDRESS: prints a page that begins with the name of the web server that has answered.
 ask_from_node() {
-	curl --silent --show-error --fail --max-time 20 "http://$1/environment"
+	curl --silent --show-error --fail --max-time 60 "http://$1/environment"
 }
 ask_from_pod() {
-	of "$web" busybox timeout 20 busybox wget -q -O - "http://$1/environment"
+	of "$web" busybox timeout 60 busybox wget -q -O - "http://$1/environment"
 }
 # all_answer COMMAND...: asks until each web server has answered. Each time one of them has to; that one of five is left out
 # of 200 by chance does not happen.
@@ -41,7 +41,7 @@ import_image docker.io/library/kubectl:test
 kubectl apply -f "$here/manifests/services.yaml" >/dev/null
 
 echo "a service is answered by all web servers, to the node and to one of them, by itself, too"
-until_true 60 follows_pods
+until_true 120 follows_pods
 service=$(status service web .spec.clusterIP)
 all_answer ask_from_node "$service"
 all_answer ask_from_pod "$service"
@@ -63,12 +63,12 @@ until_true 120 has_watched 5 ADDED
 
 echo "a web server that is deleted is asked no more, and the one that comes for it is"
 gone=$(pods | grep -vx "$web" | tail -n 1)
-kubectl delete pod "$gone" --timeout=60s >/dev/null
-until_true 60 has_watched 1 "DELETED $gone"
+kubectl delete pod "$gone" --timeout=120s >/dev/null
+until_true 120 has_watched 1 "DELETED $gone"
 until_true 120 follows_pods
 all_answer ask_from_node "$service"
 all_answer ask_from_pod "$service"
 kill "$watching"
 wait "$watching" || true
-kubectl delete -f "$here/manifests/services.yaml" --timeout=60s >/dev/null
-until_true 30 has_bound "$vm_group" "$(bound_of 5)"
+kubectl delete -f "$here/manifests/services.yaml" --timeout=120s >/dev/null
+until_true 120 has_bound "$vm_group" "$(bound_of 5)"
