@@ -24,6 +24,8 @@ remove() {
 			[ -d "$group/$name" ] || break
 			find "$group/$name" -depth -type d -exec rmdir {} + 2>/dev/null || sleep 0.1
 		done
+		[ ! -d "$group/$name" ] ||
+			echo "${0##*/}: $group/$name is left: end what is in its cgroup.procs, and remove it with rmdir" >&2
 	done
 }
 trap remove EXIT
