@@ -131,12 +131,8 @@ BODY(is_alone)
 
 ACTOR(fills_its_partition)
 {
-	u64 bytes = partition_bytes(), at;
-	char *memory = map_anon(bytes);
-
-	/* Until it is full, but not beyond: that would kill. */
-	for (at = 0; partition_free(own_partition()) > 2 * PAGE; at += PAGE)
-		memory[at] = 1;
+	/* Not beyond: that would kill. */
+	fill_until(map_anon(partition_bytes()), 2 * PAGE);
 	tell("full");
 	hear();
 }

@@ -122,14 +122,12 @@ TEST(memory_oom_group_is_honoured_inside)
 ACTOR(lives_on_lazily_freed_pages)
 {
 	char *ring = map_anon(RING_PAGES * PAGE), *memory = map_anon(partition_bytes());
-	int partition = OK(squeezy_get(0));
 	u64 at, round;
 
 	OK(madvise(ring, RING_PAGES * PAGE, MADV_NOHUGEPAGE));
 	OK(madvise(memory, partition_bytes(), MADV_NOHUGEPAGE));
 	fill(ring, RING_PAGES * PAGE, 1);
-	for (at = 0; at < partition_bytes() && partition_free(partition) > 64 * PAGE; at += PAGE)
-		memory[at] = 1;
+	at = fill_until(memory, 64 * PAGE);
 	tell("full");
 	/* The last of the free ones go here. */
 	for (round = 0;; round++) {

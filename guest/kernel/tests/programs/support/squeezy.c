@@ -120,6 +120,23 @@ u64 partition_free(int partition)
 	return partition_number(partition, "free_bytes");
 }
 
+u64 fill_until(char *memory, u64 left)
+{
+	int partition = own_partition();
+	u64 at = 0, end, free;
+
+	while (at < partition_bytes() && (free = partition_free(partition)) > left) {
+		/*
+		 * Half of what is to go, as page tables need some: not to look after each page,
+		 * which takes ten minutes on the debug kernel.
+		 */
+		end = at + PAGE + (free - left) / 2 / PAGE * PAGE;
+		for (; at < end && at < partition_bytes(); at += PAGE)
+			memory[at] = 1;
+	}
+	return at;
+}
+
 u64 partition_managed(int partition)
 {
 	return partition_number(partition, "managed_bytes");

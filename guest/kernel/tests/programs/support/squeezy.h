@@ -38,6 +38,11 @@ bool partition_is(int partition, const char *state);
 bool partition_is_held(int partition);
 int partition_users(int partition);
 u64 partition_free(int partition);
+/*
+ * Touches @memory, which is as large as the caller's partition, until at most @left bytes of that
+ * are free; returns how much of it has been touched.
+ */
+u64 fill_until(char *memory, u64 left);
 u64 partition_managed(int partition);
 u64 partition_start(int partition);
 /* How many partitions are in this state. */
