@@ -19,6 +19,8 @@ const KEPT_LINES: usize = 2000;
 const MAX_LINE_BYTES: usize = 1024;
 /// The most bytes that are copied to the log file.
 const MAX_LOG_BYTES: usize = 16 << 20;
+/// How many of the last lines of a VM that could not boot are said: a panic or a stall with its traces.
+const LINES_OF_A_FAILURE: usize = 60;
 /// What the kernel prints when it panics.
 const PANIC: &str = "Kernel panic - not syncing";
 
@@ -43,6 +45,14 @@ impl Console {
     pub fn tail(&self, count: usize) -> Vec<Arc<str>> {
         let lines = self.lock();
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
+    }
+
+    /// Says the last lines of a VM that could not boot: the line in its error seldom tells why.
+    pub(crate) fn say_last_lines(&self, vm: &str) {
+        let _span = tracing::info_span!("guest", vm).entered();
+        for line in self.tail(LINES_OF_A_FAILURE) {
+            tracing::info!("{line}");
+        }
     }
 
     /// The last line that is not empty.
@@ -164,23 +174,45 @@ mod tests {
         assert_eq!(&*listener.recv().await.unwrap(), "one");
     }
 
-    #[tokio::test]
-    async fn lines_are_events_with_the_name_of_the_vm() {
+    /// What is written to the log at this level meanwhile.
+    async fn events(level: &str, follow: impl Future<Output = ()>) -> String {
         let file = tempfile::tempfile().unwrap();
         let subscriber = tracing_subscriber::fmt()
-            .with_env_filter("squeezy_vmm::console=debug")
+            .with_env_filter(format!("squeezy_vmm::console={level}"))
             .with_writer(Mutex::new(file.try_clone().unwrap()))
             .with_ansi(false)
             .without_time()
             .finish();
         let _guard = tracing::subscriber::set_default(subscriber);
-        let text = b"squeezy-agent: ready\n".as_slice();
-        Console::new().follow("left".to_owned(), text, None).await;
-        let mut traces = String::new();
+        follow.await;
+        let mut events = String::new();
         { &file }.rewind().unwrap();
-        { &file }.read_to_string(&mut traces).unwrap();
+        { &file }.read_to_string(&mut events).unwrap();
+        events
+    }
+
+    #[tokio::test]
+    async fn lines_are_events_with_the_name_of_the_vm() {
+        let text = b"squeezy-agent: ready\n".as_slice();
+        let events = events("debug", Console::new().follow("left".to_owned(), text, None)).await;
         let expected = "DEBUG guest{vm=\"left\"}: squeezy_vmm::console: squeezy-agent: ready\n";
-        assert_eq!(traces, expected);
+        assert_eq!(events, expected);
+    }
+
+    #[tokio::test]
+    async fn the_last_lines_before_a_failure_are_said() {
+        let console = Console::new();
+        let text: String = (1..=LINES_OF_A_FAILURE + 1).map(|line| format!("{line}\n")).collect();
+        let events = events("info", async {
+            console.clone().follow("left".to_owned(), text.as_bytes(), None).await;
+            console.say_last_lines("left");
+        })
+        .await;
+        assert_eq!(events.lines().count(), LINES_OF_A_FAILURE);
+        assert!(
+            events.starts_with(" INFO guest{vm=\"left\"}: squeezy_vmm::console: 2\n"),
+            "{events}"
+        );
     }
 
     #[tokio::test]
