@@ -70,9 +70,10 @@ test-kubernetes: dependencies kernel-release ## pods in a VM, through ctr, CRI a
 	cargo build -p squeezy-requests --target x86_64-unknown-linux-musl
 	@containerd=$$(host/shim/tests/kubernetes/build.sh) && \
 	SQUEEZY_CONTAINERD=$$containerd/containerd python3 scripts/run-unittest.py discover packaging/tests
-	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) \
-	host/shim/tests/containerd-vm.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
-	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) \
+	@containerds=$$(host/shim/tests/containerds.sh) && export containerds && \
+	cargo test -p squeezy-shim --test containerd
+	@containerds=$$(host/shim/tests/containerds.sh 2.2 newest) && export containerds && \
+	host/shim/tests/containerd-vm.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2 && \
 	host/shim/tests/containerd-network.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/cri.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2
 	@host/shim/tests/critest.sh $(CURDIR)/target/debug/containerd-shim-squeezy-v2

@@ -34,7 +34,7 @@ mount -t tmpfs tmpfs /var/lib
 mkdir "$work/bin"
 ln -s "$shim" "$work/bin/containerd-shim-squeezy-v2"
 export PATH=$programs:$work/bin:$PATH
-# That of containerd 2 says in each call that control groups of version 1 are old.
+# That of containerd 2.2 and newer says in each call that control groups of version 1 are old.
 if [[ $(containerd --version) == *"/containerd/v2 "* ]]; then
 	mkdir "$work/first"
 	cat >"$work/first/ctr" <<-SH

@@ -1,4 +1,4 @@
-//! The shim under Debian's containerd, with processes of the host where a VM's would be.
+//! The shim under Debian's containerd, or those in `containerds`, with processes of the host where a VM's would be.
 //!
 //! containerd executes a shim by its name, so that this test is one, too: under that name it is the shim.
 

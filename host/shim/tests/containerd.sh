@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Drives a shim with Debian's containerd and ctr.
+# Drives a shim with containerd and ctr, Debian's unless `containerds` names others.
 # usage: host/shim/tests/containerd.sh SHIM
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
@@ -11,7 +11,7 @@ start_containerd
 ctr image import "$work/image.tar" >/dev/null
 hear_events
 
-echo "output, and the exit status"
+echo "$(containerd --version | cut -d' ' -f3): output, and the exit status"
 for number in $(seq 20); do
 	said=$(run "echo-$number" sh -c "echo out $number; echo error $number >&2" 2>&1 | sort | tr '\n' ' ') || die "run $number failed: $said"
 	[ "$said" = "error $number out $number " ] || die "run $number has said: $said"

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Prints where the programs of each containerd are that pods are tested with, and those that tests with CRI take besides: a
-# line with directories as in PATH for each. NAMEs are `debian`, `2.2` and `newest`; all if there is none.
+# line with directories as in PATH for each. NAMEs are `debian`, which has 1.6, VERSION where there is containerd-VERSION/,
+# and `newest`; all, the oldest first, if there is none.
 # usage: host/shim/tests/containerds.sh [NAME...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -gt 0 ] || set -- debian 2.2 newest
+if [ $# = 0 ]; then
+	mapfile -t versions < <(printf '%s\n' "$here"/containerd-*/ | sed 's,.*/containerd-\(.*\)/$,\1,' | sort -V)
+	set -- debian "${versions[@]}" newest
+fi
 
 tools=$("$here/kubernetes/build.sh")
 for name; do
 	case $name in
 	debian) programs=$("$here/get-containerd.sh"):$tools ;;
-	2.2) programs=$("$here/containerd-2.2/build.sh"):$tools ;;
 	newest) programs=$tools ;;
-	*)
-		sed -n '/^# usage: /s/^# //p' "$0" >&2
-		exit 2
-		;;
+	*) programs=$("$here/build-containerd.sh" "$name"):$tools ;;
 	esac
 	echo "$programs"
 done

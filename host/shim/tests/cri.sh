@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs pods in a VM through CRI, as kubelet does: with each containerd, and the shim as the image
+# Runs pods in a VM through CRI, as kubelet does: with Debian's containerd and two newer ones, and the shim as the image
 # squeezy-node installs and removes it.
 # usage: host/shim/tests/cri.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	containerds=$("$(dirname "$0")/containerds.sh")
+	containerds=$("$(dirname "$0")/containerds.sh" debian 2.2 newest)
 fi
 # shellcheck disable=SC2034 # it is for what is sourced
 installer=image

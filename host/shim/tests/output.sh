@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Runs COUNT short containers with each containerd, several at a time, and compares every byte of what they print.
+# Runs COUNT short containers, several at a time, and compares every byte of what they print: with Debian's containerd and
+# two newer ones.
 # usage: host/shim/tests/output.sh SHIM COUNT
 set -euo pipefail
 if [ "${2-}" != inside ]; then
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=$("$(dirname "$0")/containerds.sh")
+	containerds=$("$(dirname "$0")/containerds.sh" debian 2.2 newest)
 fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"

@@ -1,4 +1,4 @@
-// The containerd before the newest one, as `go build tool` builds it.
+// containerd 2.2, as `go build tool` builds it: the last one that asks shims for version 2 of their interface.
 module squeezy/tests/containerd-2.2
 
 go 1.26.8
