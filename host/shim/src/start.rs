@@ -146,7 +146,7 @@ fn give_up(registry: &Registry, server: &ServerName) {
     }
 }
 
-/// containerd up to 1.6 reads the address there after it has restarted.
+/// containerd up to 1.7 reads the address there after it has restarted.
 fn write_address(bundle: &Path, address: &str) -> Result<()> {
     let path: PathBuf = bundle.join("address");
     fs::write(&path, address)
