@@ -247,13 +247,15 @@ async fn a_place_that_cannot_be_given_back_is_tried_again() {
 #[tokio::test]
 async fn a_pod_gets_another_server_after_a_vm_had_no_room_for_it_beside_others() {
     let running = Running::that_waits(3600).await;
+    let (server, group) = (&running.assignment.server, Group::of_namespace("", 128 << 20));
+    // As `start` does.
+    running.assignment.registry().unwrap().admit(server, &group, 32, 1).unwrap();
     running.vm.crowd();
     let created = running.task().create(limit(), &running.create()).await;
     assert_eq!(code_of(created), Code::RESOURCE_EXHAUSTED);
-    let (registry, group) =
-        (running.assignment.registry().unwrap(), Group::of_namespace("", 128 << 20));
+    let registry = running.assignment.registry().unwrap();
     let place = registry.reserve(&"one".parse().unwrap(), &group, &[]).unwrap();
-    assert!(matches!(place, Place::New(ref server, _) if *server != running.assignment.server));
+    assert!(matches!(place, Place::New(ref other, _) if other != server));
 }
 
 #[tokio::test]
