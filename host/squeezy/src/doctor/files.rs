@@ -197,8 +197,8 @@ mod tests {
         let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = taken.local_addr().unwrap().port();
         assert_eq!(address("127.0.0.1", port).verdict, Wrong);
-        drop(taken);
-        assert_eq!(address("127.0.0.1", port).verdict, Good);
+        // Which one it is, the system chooses: of any other, another test may make use.
+        assert_eq!(address("127.0.0.1", 0).verdict, Good);
         assert_eq!(address("192.0.2.1", port).verdict, Wrong);
     }
 }
