@@ -57,7 +57,7 @@ async fn a_layer_is_read_where_the_host_has_just_written_it() {
         agent.start(&spec).await.unwrap();
         // More than one answer may have on its way: whoever writes waits, and nobody else does.
         tokio::time::sleep(Duration::from_millis(500)).await;
-        let (mut output, mut error) = (Vec::new(), String::new());
+        let mut output = Vec::new();
         let mut stdout = agent.output(&spec.id, OutputStream::Output).await.unwrap();
         let mut stderr = agent.output(&spec.id, OutputStream::Error).await.unwrap();
         assert!(agent.output(&spec.id, OutputStream::Error).await.is_err());
@@ -68,10 +68,13 @@ async fn a_layer_is_read_where_the_host_has_just_written_it() {
         stdout.read_exact(&mut output).await.unwrap();
         assert!(output.starts_with(text.as_bytes()));
         assert!(output[text.len()..].iter().all(|byte| *byte == 0));
+        // Before the kill: what it has not written by then, it never will.
+        let mut error = [0; 6];
+        stderr.read_exact(&mut error).await.unwrap();
+        assert_eq!(&error, b"error\n");
         agent.signal(&spec.id, SignalRequest { signal: 9, all: true }).await.unwrap();
         assert_eq!(stdout.read(&mut [0]).await.unwrap(), 0);
-        stderr.read_to_string(&mut error).await.unwrap();
-        assert_eq!(error, "error\n");
+        assert_eq!(stderr.read(&mut [0]).await.unwrap(), 0);
         let ended = agent.wait(&spec.id).await.unwrap();
         assert_eq!(ended.state, InstanceState::Ended(ExitReason::Killed(9)));
         agent.stop(&spec.id, Duration::ZERO).await.unwrap();
