@@ -24,14 +24,14 @@ layout=$work/layout
 log=$cache/logs/oci-layout.log
 mkdir -p "$directory" "$cache/logs"
 {
-	umoci init --layout "$layout"
-	umoci new --image "$layout:$version"
-	umoci raw add-layer --image "$layout:$version" --history.created "$created" --history.created_by "packaging" "$layer"
-	umoci config --image "$layout:$version" --created "$created" --history.created "$created" --os linux --architecture amd64 \
-		--config.label "org.opencontainers.image.version=$version" \
-		--config.label "org.opencontainers.image.title=$name" \
-		--config.label "org.opencontainers.image.licenses=(Apache-2.0 OR MIT) AND GPL-2.0-only" "$@"
-	umoci gc --layout "$layout"
+	umoci init --layout "$layout" &&
+		umoci new --image "$layout:$version" &&
+		umoci raw add-layer --image "$layout:$version" --history.created "$created" --history.created_by "packaging" "$layer" &&
+		umoci config --image "$layout:$version" --created "$created" --history.created "$created" --os linux --architecture amd64 \
+			--config.label "org.opencontainers.image.version=$version" \
+			--config.label "org.opencontainers.image.title=$name" \
+			--config.label "org.opencontainers.image.licenses=(Apache-2.0 OR MIT) AND GPL-2.0-only" "$@" &&
+		umoci gc --layout "$layout"
 } >"$log" 2>&1 || { show_failure "$log"; die "cannot make the OCI image"; }
 archive=$directory/${name}_${version}_amd64.oci.tar
 tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --format=gnu -C "$layout" -cf "$archive" .
