@@ -6,12 +6,13 @@ declare -A pods addresses containers
 # run_pod NAME MANIFEST: a pod of this name; `pods` and `addresses` get its id and address, `containers` the ids of its
 # containers, by the pod's name and theirs.
 run_pod() {
-	local said=$work/pods handler name
+	local said=$work/pods handler names name
 	mkdir -p "$said"
 	handler=$(python3 "$here/as-kubelet.py" "$1" "$said" <"$2")
 	pods[$1]=$(crictl runp --runtime "$handler" "$said/$1.json")
 	addresses[$1]=$(crictl inspectp -o go-template --template '{{.status.network.ip}}' "${pods[$1]}")
-	for name in $(python3 "$here/as-kubelet.py" "$1" "$said" "${addresses[$1]}" <"$2"); do
+	names=$(python3 "$here/as-kubelet.py" "$1" "$said" "${addresses[$1]}" <"$2")
+	for name in $names; do
 		containers[$1/$name]=$(crictl create "${pods[$1]}" "$said/$1-$name.json" "$said/$1.json")
 		crictl start "${containers[$1/$name]}" >/dev/null
 	done

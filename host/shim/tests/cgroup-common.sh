@@ -38,6 +38,8 @@ has_bound() {
 is_in() {
 	grep -qx "$2" "$1/cgroup.procs"
 }
+# no_vm_group_is_left: fails also if there are no groups to look into.
 no_vm_group_is_left() {
-	[ -z "$(vm_groups)$(find "$pods_memory_group" -mindepth 1 -maxdepth 1 -name 'squeezy-*')" ]
+	[ -d "$pods_group" ] && [ -d "$pods_memory_group" ] &&
+		[ -z "$(vm_groups)$(find "$pods_memory_group" -mindepth 1 -maxdepth 1 -name 'squeezy-*')" ]
 }

@@ -137,9 +137,9 @@ requested() {
 }
 # all_request TEST BYTES: each of them requests less (-lt) than that, or so much (-eq).
 all_request() {
-	local bytes
-	[ -n "$(requested)" ] || return
-	for bytes in $(requested); do
+	local all bytes
+	all=$(requested) && [ -n "$all" ] || return
+	for bytes in $all; do
 		test "$bytes" "$1" "$2" || return
 	done
 }

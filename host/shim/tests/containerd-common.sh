@@ -6,6 +6,8 @@
 # the machine.
 # shellcheck shell=bash
 
+# A command that fails ends $(...), too, also if it is not the last one.
+shopt -s inherit_errexit
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 if [ "${2-}" != inside ]; then
 	[ -n "${containerds+set}" ] || containerds=$("$here/get-containerd.sh")

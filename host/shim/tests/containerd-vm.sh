@@ -7,7 +7,8 @@ set -euo pipefail
 
 # log_has COUNT TEXT: whether so many lines of the server's log have it.
 log_has() {
-	[ "$(log | grep -c "$2")" = "$1" ]
+	local said
+	said=$(log) && [ "$(grep -c "$2" <<<"$said")" = "$1" ]
 }
 
 # What containerd executes is a file of its own, which can be replaced. A VM is made of what is beside the original.

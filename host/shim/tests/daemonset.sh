@@ -8,7 +8,9 @@ if [ "${2-}" != inside ]; then
 	if [ -z "${in_own_cgroups-}" ]; then
 		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
 	fi
-	cluster=$("$here/cluster/build.sh"):$("$here/get-etcd.sh"):$("$here/get-runc.sh")
+	cluster=$("$here/cluster/build.sh")
+	cluster+=:$("$here/get-etcd.sh")
+	cluster+=:$("$here/get-runc.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
 	containerds=$("$here/containerds.sh" newest debian | sed "s,[^:]*$,$cluster:&,")
 fi

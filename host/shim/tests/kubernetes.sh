@@ -9,7 +9,8 @@ if [ "${2-}" != inside ]; then
 	if [ -z "${in_own_cgroups-}" ]; then
 		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
 	fi
-	cluster=$("$here/cluster/build.sh"):$("$here/get-etcd.sh")
+	cluster=$("$here/cluster/build.sh")
+	cluster+=:$("$here/get-etcd.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
 	containerds=$("$here/containerds.sh" newest debian | sed "s,^,$cluster:,")
 fi
@@ -365,7 +366,8 @@ kubectl scale deployment web --replicas=5 >/dev/null
 kubectl rollout status deployment web --timeout=180s >/dev/null || die_with_events "they are not ready"
 echo "	ready after $(since "$begin")"
 [ "$(pgrep -c qemu-system)" = 1 ] || die "$(pgrep -c qemu-system) VMs instead of 1"
-for name in $(pods); do
+names=$(pods)
+for name in $names; do
 	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
 done
 vm_group=$(vm_groups)
@@ -393,7 +395,8 @@ kubelet_answers() {
 until_true 120 kubelet_answers
 sleep 10
 ids | diff "$work/ids" - || die "they are others than before"
-for name in $(pods); do
+names=$(pods)
+for name in $names; do
 	until_true 120 is_ready "$name" True
 	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
 	[ "$(of "$name" cat /cache/state)" = prepared ] || die "exec does not work in $name"
@@ -435,7 +438,8 @@ done
 until_true 120 kubelet_answers
 kubectl scale deployment web --replicas=5 >/dev/null
 kubectl rollout status deployment web --timeout=300s >/dev/null || die_with_events "they are not ready"
-for name in $(pods); do
+names=$(pods)
+for name in $names; do
 	[[ $(page "$name" environment) == "$name "* ]] || die "$name says: $(page "$name" environment)"
 done
 before=$(log | reclaims)
