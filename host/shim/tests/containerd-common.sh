@@ -1,6 +1,7 @@
 # What the tests with containerd share; to be sourced with the arguments SHIM ARGUMENT..., or SHIM inside PROGRAMS WORK
 # ARGUMENT... in namespaces of its own. `containerds` has a line for each containerd to test with, the directories to look
-# for programs in: Debian's if it is not set. With `cri`, containerd has its CRI plugin.
+# for programs in: Debian's if it is not set. `more_programs` are directories that come before these. With `cri`, containerd
+# has its CRI plugin.
 #
 # Everything is in namespaces of its own, with a /run and a /var/lib of its own, and ends with them: nothing is left on
 # the machine.
@@ -21,7 +22,7 @@ if [ "${2-}" != inside ]; then
 	trap 'rm -rf "$work"' EXIT
 	for programs in "${each[@]}"; do
 		unshare --mount --net --ipc --uts --cgroup --pid --fork --kill-child --mount-proc \
-			"$0" "$1" inside "$programs" "$work" "${@:2}"
+			"$0" "$1" inside "${more_programs-}${more_programs:+:}$programs" "$work" "${@:2}"
 	done
 	exit
 fi

@@ -4,9 +4,8 @@
 # usage: host/shim/tests/containerd-network.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	grpc=$("$(dirname "$0")/grpc/build.sh")
-	[ -n "${containerds+set}" ] || containerds=$("$(dirname "$0")/get-containerd.sh")
-	[ -z "$containerds" ] || containerds=$grpc:${containerds//$'\n'/$'\n'$grpc:}
+	# shellcheck disable=SC2034 # it is for what is sourced
+	more_programs=$("$(dirname "$0")/grpc/build.sh")
 fi
 # shellcheck source-path=SCRIPTDIR source=containerd-common.sh
 . "$(dirname "$0")/containerd-common.sh"

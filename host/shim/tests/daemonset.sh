@@ -8,11 +8,11 @@ if [ "${2-}" != inside ]; then
 	if [ -z "${in_own_cgroups-}" ]; then
 		in_own_cgroups=yes exec "$here/own-cgroups.sh" "$0" "$@"
 	fi
-	cluster=$("$here/cluster/build.sh")
-	cluster+=:$("$here/get-etcd.sh")
-	cluster+=:$("$here/get-runc.sh")
+	more_programs=$("$here/cluster/build.sh")
+	more_programs+=:$("$here/get-etcd.sh")
+	more_programs+=:$("$here/get-runc.sh")
 	# shellcheck disable=SC2034 # it is for what is sourced
-	containerds=$("$here/containerds.sh" newest debian | sed "s,[^:]*$,$cluster:&,")
+	containerds=$("$here/containerds.sh" newest debian)
 fi
 # shellcheck disable=SC2034 # they are for what is sourced
 installer=pod sandbox_image=docker.io/library/pause:test

@@ -4,8 +4,8 @@
 # usage: host/shim/tests/knative.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
-	knative=$("$(dirname "$0")/knative/build.sh")
-	containerds=$("$(dirname "$0")/containerds.sh" debian newest | sed "s,^,$knative:,")
+	more_programs=$("$(dirname "$0")/knative/build.sh")
+	containerds=$("$(dirname "$0")/containerds.sh" debian newest)
 fi
 # shellcheck source-path=SCRIPTDIR source=cri-common.sh
 . "$(dirname "$0")/cri-common.sh"
