@@ -161,12 +161,13 @@ impl Containerd {
         ServerLog::of_pod(id)
     }
 
-    /// Stops a pod and removes it.
+    /// Stops a pod and removes it. One that this fails for is still known, so that it can be tried again.
     pub(crate) async fn remove(&mut self, name: &str) -> Result {
-        let Some(id) = self.pods.remove(name) else { return Ok(()) };
+        let Some(id) = self.pods.get(name).cloned() else { return Ok(()) };
         let id = Id { id };
         let _: Nothing = self.call(name, "StopPodSandbox", &id).await?;
         let _: Nothing = self.call(name, "RemovePodSandbox", &id).await?;
+        self.pods.remove(name);
         Ok(())
     }
 
