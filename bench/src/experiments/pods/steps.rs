@@ -99,17 +99,25 @@ impl Step {
         containerd.start(&Pod { name: &name, vm, memory_bytes: POD_BYTES, script: SERVE }).await
     }
 
-    /// What all of them hold on the host.
+    /// What all of them hold on the host. Fails if they have another number of VMs than the lines are about.
     fn count_memory(&self, session: &mut Session<Figures>, containerd: &Containerd) -> Result {
-        let (mut all_bytes, mut vmm_bytes, mut servers_bytes) = (0, 0, 0);
+        let (mut vms, mut all_bytes, mut vmm_bytes, mut servers_bytes) = (0, 0, 0, 0);
         for process in processes()? {
             let bytes = process.proportional_bytes()?;
             all_bytes += bytes;
             match process.role {
-                Role::Vmm => vmm_bytes += bytes,
+                Role::Vmm => {
+                    vms += 1;
+                    vmm_bytes += bytes;
+                }
                 Role::Server => servers_bytes += bytes,
                 Role::Holder => {}
             }
+        }
+        let expected = if self.method == TOGETHER { 1 } else { self.pods };
+        if vms != expected {
+            let reason = format!("{} pods are in {vms} VMs instead of {expected}", self.pods);
+            return Err(failed("that was last", reason));
         }
         let memory = Figures::Memory { pods_count: self.pods, all_bytes, vmm_bytes, servers_bytes };
         session.keep(self.header(session, containerd, &name(0))?, memory)
