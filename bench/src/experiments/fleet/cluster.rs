@@ -1,6 +1,7 @@
 //! Nodes of a cluster, and the VMs and pods on them.
 
 use super::{measured::Sizes, population::Application};
+use crate::experiments::pods;
 use std::collections::{BTreeSet, HashMap};
 
 /// How pods get their memory.
@@ -39,12 +40,10 @@ impl Way {
     }
 }
 
-/// The most pods in a VM: the shim's default.
-const MOST_PODS: u32 = 32;
 /// What partitions of a VM can have together: the shim has fewer of those that are larger.
 const MOST_BYTES: u64 = 64 << 30;
 /// The overhead of a pod in packaging/kubernetes/runtimeclass.yaml.
-const POD_FIXED: u64 = 40 << 20;
+const POD_FIXED_BYTES: u64 = 40 << 20;
 /// How long an empty node is paid for: the default of Kubernetes' autoscaler.
 const SCALE_DOWN_MINUTES: u32 = 10;
 
@@ -263,7 +262,7 @@ impl<'a> Cluster<'a> {
     /// What the scheduler counts for a VM, and for each of its pods.
     fn requests(&self, application: &Application) -> (u64, u64) {
         match self.way {
-            Way::PartitionsRequested => (0, application.memory_bytes + POD_FIXED),
+            Way::PartitionsRequested => (0, application.memory_bytes + POD_FIXED_BYTES),
             _ => self.needs(application),
         }
     }
@@ -289,7 +288,7 @@ impl<'a> Cluster<'a> {
         on: Option<usize>,
     ) -> Option<VmNumber> {
         let fit = MOST_BYTES / application.partition_bytes();
-        let most = u32::try_from(fit).unwrap_or(u32::MAX).min(MOST_PODS);
+        let most = u32::try_from(fit).unwrap_or(u32::MAX).min(pods::ROOM);
         let has_room = |number: &&VmNumber| {
             let vm = &self.vms[number.0];
             let node = &self.nodes[vm.node];

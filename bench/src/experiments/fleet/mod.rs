@@ -22,7 +22,7 @@ use std::{path::PathBuf, time::Duration};
 /// What is varied in the lines of the usual setting.
 const PLAIN: &str = "nothing";
 /// What Kata's RuntimeClass for QEMU has as the overhead of a pod, which is all that its VM takes beside its limit.
-const KATA_OVERHEAD: u64 = 160 << 20;
+const KATA_OVERHEAD_BYTES: u64 = 160 << 20;
 /// The most pods of a node if kubelet's configuration does not say.
 const PODS_BY_DEFAULT: u32 = 110;
 
@@ -192,7 +192,7 @@ impl Setting {
             }),
             with("VMs half", |other| other.sizes = other.sizes.times(0.5)),
             with("VMs double", |other| other.sizes = other.sizes.times(2.0)),
-            with("Kata's VM", |other| other.sizes.lone_vm_bytes = KATA_OVERHEAD),
+            with("Kata's VM", |other| other.sizes.lone_vm_bytes = KATA_OVERHEAD_BYTES),
         ]
     }
 

@@ -9,7 +9,7 @@ use std::{f64::consts::TAU, path::Path};
 
 const MIB: f64 = (1 << 20) as f64;
 /// The smallest partition that the shim makes.
-const LEAST_PARTITION: u64 = 128 << 20;
+const LEAST_PARTITION_BYTES: u64 = 128 << 20;
 const MINUTES_OF_A_DAY: u32 = 24 * 60;
 
 /// Calls of an application in a day, by the fraction of applications that have at most as many. Published: 45% at most
@@ -19,8 +19,8 @@ const POPULARITY: [(f64, f64); 7] =
     [(0.0, 1.0), (0.45, 24.0), (0.81, 1440.0), (0.95, 1e4), (0.99, 1e5), (0.999, 3e6), (1.0, 1e8)];
 /// Mean and standard deviation of the logarithm of the mean execution time in seconds, as published.
 const DURATION: (f64, f64) = (-0.38, 2.36);
-/// The longest execution, in seconds: what the platform allows by default.
-const LONGEST: f64 = 600.0;
+/// The longest execution: what the platform allows by default.
+const LONGEST_SECONDS: f64 = 600.0;
 /// Memory of an application in MiB, as published: a Burr distribution with these exponents and scale.
 const MEMORY: (f64, f64, f64) = (11.652, 0.221, 107.083);
 /// The most that an application has had relative to what it usually has: the ratio of the published medians (assumed to
@@ -155,7 +155,7 @@ impl Application {
 
     /// The size of its pods' partitions: a power of two, so that different limits can share a VM.
     pub(super) fn partition_bytes(&self) -> u64 {
-        self.memory_bytes.next_power_of_two().max(LEAST_PARTITION)
+        self.memory_bytes.next_power_of_two().max(LEAST_PARTITION_BYTES)
     }
 
     /// What pods of one VM have in common.
@@ -198,7 +198,7 @@ impl Application {
 /// An application as published.
 fn published(random: &mut Random) -> Application {
     let calls = quantile(&POPULARITY, random.unit());
-    let seconds = (DURATION.0 + DURATION.1 * normal(random)).exp().min(LONGEST);
+    let seconds = (DURATION.0 + DURATION.1 * normal(random)).exp().min(LONGEST_SECONDS);
     let (c, k, scale) = MEMORY;
     let usual = MIB * scale * ((1.0 - random.unit()).powf(-1.0 / k) - 1.0).powf(1.0 / c);
     let peak_at = random.unit();

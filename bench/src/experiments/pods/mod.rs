@@ -18,7 +18,7 @@ pub(crate) const TOGETHER: &str = "squeezy";
 pub(crate) const APART: &str = "microvm";
 
 /// For how many pods a VM of the shim has room, unless it is told otherwise.
-const ROOM: u32 = 32;
+pub(crate) const ROOM: u32 = 32;
 
 /// Time, memory and reclaim of pods through containerd, in one VM and in a VM each.
 #[derive(Debug, clap::Args)]
@@ -69,6 +69,7 @@ pub(crate) enum Figures {
     },
     /// A pod that had filled its memory was deleted.
     Reclaim {
+        /// Of the pod.
         size_bytes: u64,
         /// From the deletion of its sandbox until its memory was the host's.
         back_ns: u64,
@@ -77,10 +78,12 @@ pub(crate) enum Figures {
         /// Before these, from the end of its last container. Lines from before 2026-11-30 do not say.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         empty_ns: Option<u64>,
+        /// By the guest's kernel, in all of the VM, meanwhile.
         migrated_pages: u64,
     },
     /// The last container of a pod that had filled its memory has ended, and its sandbox stays.
     Emptied {
+        /// Of the pod.
         size_bytes: u64,
         /// From the end of the container until its memory was given back, which the shim puts off for 2 s, as another
         /// container may come.
@@ -89,6 +92,7 @@ pub(crate) enum Figures {
         back_ns: u64,
         /// How much that was, without what the host had taken before.
         freed_bytes: u64,
+        /// By the guest's kernel, in all of the VM, meanwhile.
         migrated_pages: u64,
     },
 }

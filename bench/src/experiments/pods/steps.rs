@@ -10,8 +10,9 @@ use crate::{
 use squeezy_vmm::Kernel;
 use std::{fmt, time::Duration};
 
-/// The size of a pod, and how much of it one fills, in bytes.
+/// The size of a pod.
 const POD_BYTES: u64 = 256 << 20;
+/// How much of it one fills.
 const FILLED_BYTES: u64 = 200 << 20;
 /// How often a pod that has filled its memory is deleted, and how often only its container ends.
 const RECLAIMS: u32 = 4;
@@ -20,8 +21,9 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// The same for servers, which return what making pods has taken every 10 s.
 const SERVER_SETTLE: Duration = Duration::from_secs(12);
 
+/// What a pod's shell does: it answers.
 const SERVE: &str = "busybox httpd -f -p 80";
-/// The pod that has filled its memory.
+/// The name of the pod that has filled its memory.
 const FULL: &str = "full";
 
 /// The pods of one method, once.
