@@ -116,7 +116,8 @@ pub(super) async fn an_empty_volume_is_shared_and_has_an_end(client: &Client) {
     );
     spec["user"] = json!({"user": 7, "group": 8});
     client.start(spec).await.unwrap();
-    let script = "until cat /dev/shm/file 2>/dev/null; do sleep 0.1; done
+    // The file is there before what is written to it.
+    let script = "until [ -s /dev/shm/file ]; do sleep 0.1; done; cat /dev/shm/file
         busybox ls -ln /dev/shm/file | busybox awk '{ print $3, $4 }'
         busybox dd if=/dev/zero of=/dev/shm/big bs=64k count=100 2>&1 | busybox grep -o 'No space left'
         i=0; while true > /dev/shm/$i; do i=$((i+1)); done 2>/dev/null; [ $i -lt 100 ] && echo no more files";
