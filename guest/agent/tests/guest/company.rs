@@ -1,6 +1,7 @@
 //! Instances that share things, and standard input: what pods need.
 
 use super::*;
+use std::pin::pin;
 
 /// One more process, a shell, in the instance `other`.
 pub(super) fn inside(id: &str, other: &str, script: &str) -> Value {
@@ -269,11 +270,18 @@ pub(super) async fn standard_input_loses_nothing(client: &Client) {
     client.delete("reads", 0).await;
 
     // Nobody who reads nothing holds up the host for longer than he lives.
-    let mut spec = shell("deaf", "exec sleep 2");
+    let mut spec = shell("deaf", "exec sleep 1000");
     spec["input"] = true.into();
     client.start(spec).await.unwrap();
-    assert_eq!(put("deaf", vec![b'x'; 1 << 20]).await.status, StatusCode::NO_CONTENT);
+    let mut held_up = pin!(put("deaf", vec![b'x'; 1 << 20]));
+    // The agent gets the input first, and answers nothing to it yet.
+    tokio::select! {
+        biased;
+        _ = &mut held_up => panic!("nobody has read it"),
+        _ = client.get::<Info>("/v1/info") => {}
+    }
     client.delete("deaf", 0).await;
+    assert_eq!(held_up.await.status, StatusCode::NO_CONTENT);
 
     let mut spec = shell("inner", "cat");
     spec["input"] = true.into();
