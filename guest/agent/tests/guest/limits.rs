@@ -269,6 +269,10 @@ pub(super) async fn limits_of_processors_change(client: &Client) {
     assert!(little < 600_000 && much > 2 * little, "{little} and {much}");
     // Whoever waits for his quota is busy, and whoever sleeps is not.
     client.start(shell("sleeps", "exec sleep 100000")).await.unwrap();
+    // A start ends before that: what the shell and the program do until they sleep takes processor time.
+    let script = "until [ \"$(busybox tr '\\0' ' ' < /proc/2/cmdline)\" = 'sleep 100000 ' ] &&
+        grep -q '^State:.S' /proc/2/status; do sleep 0.1; done";
+    assert_eq!(run(client, inside("looks", "sleeps", script)).await.0, ExitReason::Exited(0));
     let limits = json!({"cpu_limit_millis": 50}).to_string();
     client.call("PUT", "/v1/instances/spins/limits", limits).await;
     let busy = async |id| client.get::<u64>(&format!("/v1/instances/{id}/busy")).await;
