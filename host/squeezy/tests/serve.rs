@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Daemon, build, copy_of_html, until};
+use common::{Daemon, build, copy_of_html, until, value};
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -181,7 +181,9 @@ fn a_vm_that_ends_under_a_call_is_not_the_function_s_doing() {
             daemon.ask("POST", &format!("{action}?blocking=true"), Some(json!({ "items": 1 })));
         assert_eq!(warm.0, 200, "{policy}: {}", warm.1);
         let (_, accepted) = daemon.ask("POST", action, Some(json!({ "items": 100_000 })));
-        std::thread::sleep(Duration::from_millis(300));
+        // One that no instance has yet would be answered by the next VM.
+        let busy = "squeezy_instances{function=\"html\",state=\"busy\"}";
+        until("the call to run", || (value(&daemon.metrics(), busy) == Some(1.0)).then_some(()));
         daemon.kill_vms();
         let id = accepted["activationId"].as_str().unwrap();
         let path = format!("/namespaces/_/activations/{id}");
