@@ -78,11 +78,11 @@ static void assert_lost(int partition)
 	/* The others come and go as ever. */
 	host_resize(size_of_partitions(1), 10000);
 	host_request_size(size_of_partitions(0));
+	ASSERT(WAIT_FOR(strstr(shrink_blocked(), "quarantined") ||
+			strstr(shrink_blocked(), "draining"), PROMPT_MS), "'%s'", shrink_blocked());
+	note("shrink_blocked: %s", shrink_blocked());
 	sleep_ms(300);
 	ASSERT_EQ(host_size(), size_of_partitions(1));
-	note("shrink_blocked: %s", shrink_blocked());
-	ASSERT(strstr(shrink_blocked(), "quarantined") || strstr(shrink_blocked(), "draining"),
-	       "'%s'", shrink_blocked());
 	host_resize(size_of_partitions(partitions()), 10000);
 }
 
