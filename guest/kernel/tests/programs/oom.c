@@ -204,21 +204,26 @@ TEST(populating_too_much_is_a_kill)
 
 ACTOR(forks_until_it_is_full)
 {
-	char *memory = map_anon(percent(30));
-	int i, status, killed = 0;
+	char *memory = map_anon(percent(30)), byte;
+	int i, status, ends[2];
 
 	fill(memory, percent(30), 1);
+	OK(pipe(ends));
 	for (i = 0; i < 6; i++) {
 		if (!OK(fork())) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(ends[1]);
 			fill(memory, percent(30), 2);
-			sleep_ms(50);
+			/* Its copy stays until one of them has been killed. */
+			OK(read(ends[0], &byte, 1));
 			_exit(0);
 		}
 	}
+	OK(wait(&status));
+	ASSERT_KILLED(status, "the first to end");
+	close(ends[1]);
 	while (wait(&status) > 0)
-		killed += WIFSIGNALED(status);
-	_exit(killed ? 0 : TEST_FAIL);
+		;
 }
 
 TEST(a_storm_of_copies_is_killed_inside, .seconds = 120)
