@@ -204,8 +204,8 @@ TEST(a_full_partition_seldom_disturbs_all_processors)
 	drains = counter("lru_drains") - drains;
 	note("%llu kills, %llu drains in %llu ms", counter("oom_kills") - kills, drains,
 	     now_ms() - start);
-	/* Ten a second, for all partitions together. */
-	ASSERT_LE(drains, (now_ms() - start) / 100 + 1);
+	/* Ten a second, for all partitions together, and one that was under way before. */
+	ASSERT_LE(drains, (now_ms() - start) / 100 + 2);
 	/* Nor do they fill the log: ten lines in five seconds. */
 	while (kmsg_has(log, "artition", "ill"))
 		lines++;
