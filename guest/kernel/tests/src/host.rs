@@ -32,6 +32,9 @@ const DEVICE: &str = "/machine/peripheral/vmem0";
 /// How often free memory is taken out of a guest.
 const TAKE_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How often it is looked whether a migration has ended.
+const MIGRATION_PAUSE: Duration = Duration::from_millis(5);
+
 /// How long after a failure to take a VM ends that is the reason.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
@@ -142,7 +145,7 @@ impl Host {
                 Ok(times.devices_ns)
             }
             ["busy", "1"] => self.start_migration().await,
-            ["busy", "0"] => self.monitor.run("migrate_cancel", json!({})).await.map(|_| 0),
+            ["busy", "0"] => self.end_migration().await,
             ["take", address, bytes] => {
                 let state = state(address, bytes)?;
                 self.vm.let_take_free(state).await.map_err(io::Error::other)?;
@@ -208,6 +211,15 @@ impl Host {
             tokio::time::sleep(Duration::from_secs(600)).await;
             drop(stream);
         });
+        Ok(0)
+    }
+
+    /// QEMU ends it in a thread of its own, and begins no other one before.
+    async fn end_migration(&mut self) -> io::Result<u64> {
+        self.monitor.run("migrate_cancel", json!({})).await?;
+        while self.monitor.run("query-migrate", json!({})).await?["status"] == "cancelling" {
+            tokio::time::sleep(MIGRATION_PAUSE).await;
+        }
         Ok(0)
     }
 }
