@@ -123,7 +123,7 @@ impl VmError {
 mod tests {
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_symptom_gives_way_to_the_reason() {
         let fate = Fate::new();
         let late = fate.clone();
