@@ -12,7 +12,10 @@ use squeezy_vmm::{
     QemuOptions, Vm, VmConfig, VmError, Vmm,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},
 };
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 use tokio::net::UnixStream;
 
 const SIZING: Sizing = Sizing { instance_bytes: 128 * MIB, instances: 3, shared_bytes: 64 * MIB };
@@ -114,6 +117,8 @@ async fn beside_broken_memory(kernel: Kernel, llfree: Llfree) {
     arguments.extend(["-qmp".into(), monitor.into()]);
     config.vmm = Vmm::Qemu(QemuOptions { arguments, ..Default::default() });
     config.timeouts.resize = limit;
+    let console = directory.path().join("console");
+    config.console_log = Some(console.clone());
     if llfree != Llfree::Off {
         config.memory_backend = MemoryBackend::Memfd;
         config.llfree = llfree;
@@ -128,6 +133,15 @@ async fn beside_broken_memory(kernel: Kernel, llfree: Llfree) {
     let (slot, lost) = world.start("victim").await;
     let range = layout.range(lost).unwrap();
     monitor.break_page((range.start + range.end) / 2).await.unwrap();
+    // The guest deals with it in a work item. Free by then, the page would only be missing.
+    let is_dealt_with =
+        || fs::read_to_string(&console).is_ok_and(|said| said.contains("recovery action for"));
+    let dealing = async {
+        while !is_dealt_with() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(limit, dealing).await.expect("the guest says nothing of it");
     // An instance may use the partition until it needs that page; its memory does not come back
     // afterwards.
     let begin = Instant::now();
