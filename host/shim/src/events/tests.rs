@@ -69,6 +69,8 @@ async fn events_arrive_in_order_also_when_containerd_comes_late_and_restarts() {
     for number in 0..3 {
         assert_eq!(seen.recv().await.unwrap(), number.to_string());
     }
+    // An event whose answer does not come is sent again.
+    timeout(Duration::from_secs(10), events.are_sent()).await.expect("they are answered");
     server.shutdown().await.unwrap();
     drop(server);
     for number in 3..6 {
