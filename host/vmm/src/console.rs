@@ -19,7 +19,7 @@ const KEPT_LINES: usize = 2000;
 const MAX_LINE_BYTES: usize = 1024;
 /// The most bytes that are copied to the log file.
 const MAX_LOG_BYTES: usize = 16 << 20;
-/// How many of the last lines of a VM that could not boot are said: a panic or a stall with its traces.
+/// How many of the last lines of a VM that has failed are said: a panic or a stall with its traces.
 const LINES_OF_A_FAILURE: usize = 60;
 /// What the kernel prints when it panics.
 const PANIC: &str = "Kernel panic - not syncing";
@@ -47,7 +47,7 @@ impl Console {
         lines.iter().skip(lines.len().saturating_sub(count)).cloned().collect()
     }
 
-    /// Says the last lines of a VM that could not boot: the line in its error seldom tells why.
+    /// Says the last lines of a VM that has failed: the line in its error seldom tells why.
     pub(crate) fn say_last_lines(&self, vm: &str) {
         let _span = tracing::info_span!("guest", vm).entered();
         for line in self.tail(LINES_OF_A_FAILURE) {
@@ -158,7 +158,7 @@ pub(crate) async fn lines(mut source: impl AsyncRead + Unpin, mut take: impl FnM
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::{Read, Seek};
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     /// What is written to the log at this level meanwhile.
-    async fn events(level: &str, follow: impl Future<Output = ()>) -> String {
+    pub(crate) async fn events(level: &str, follow: impl Future<Output = ()>) -> String {
         let file = tempfile::tempfile().unwrap();
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(format!("squeezy_vmm::console={level}"))

@@ -59,6 +59,11 @@ impl Fate {
         self.0.borrow().reason.is_some()
     }
 
+    /// Whether that reason is another one than that somebody has stopped the VM.
+    pub(crate) fn is_failure(&self) -> bool {
+        self.0.borrow().reason.as_ref().is_some_and(|reason| *reason != VmError::Stopped)
+    }
+
     /// Waits until there is one.
     pub(crate) async fn sealed(&self) {
         let mut fate = self.0.subscribe();
@@ -136,6 +141,7 @@ mod tests {
         });
         let result: Result<()> = fate.guard(async { Err(VmError::AgentLost("eof".into())) }).await;
         assert_eq!(result, Err(VmError::Panicked("x".into())));
+        assert!(fate.is_failure());
     }
 
     #[tokio::test]
@@ -145,6 +151,7 @@ mod tests {
         let task = tokio::spawn(async move { waiting.guard(pending::<Result<()>>()).await });
         fate.seal(VmError::Stopped);
         fate.seal(VmError::Hung(SETTLE));
+        assert!(!fate.is_failure());
         tokio::task::yield_now().await;
         assert!(!task.is_finished() && fate.known().is_none(), "it has not ended yet");
         fate.end();

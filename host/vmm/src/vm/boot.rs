@@ -132,7 +132,6 @@ impl Vm {
             // Whoever hears of it may use the memory for something else.
             vm.shared.fate.seal(error.clone());
             vm.shared.fate.ended().await;
-            vm.shared.console.say_last_lines(&vm.config().name);
             return Err(error);
         }
         report(BootStep::Ready(started.elapsed()));

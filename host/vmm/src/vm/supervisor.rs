@@ -104,6 +104,9 @@ impl Shared {
             self.fate.seal(self.reason_of(status, ended));
         };
         let _ = tokio::join!(discard, find_reason);
+        if self.fate.is_failure() {
+            self.console.say_last_lines(&self.config.name);
+        }
         self.fate.end();
     }
 

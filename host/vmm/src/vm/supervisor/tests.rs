@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     Accelerator, AcceleratorKind, BoxFuture, Console, Result, VmConfig,
     backend::{Backend, unused_devices},
+    console::tests::events,
     fate::Fate,
     host_memory::HostMemory,
     hyperalloc::{Reclaimer, tests::Guest},
@@ -141,4 +142,21 @@ async fn an_answer_from_before_a_vm_was_let_run_again_does_not_end_it() {
     shared.look(None).await;
     assert!(shared.fate.is_sealed());
     shared.backend.process().kill();
+}
+
+#[tokio::test]
+async fn the_last_lines_of_a_vm_are_said_unless_somebody_has_stopped_it() {
+    for (reason, count) in [(VmError::Hung(WATCH_INTERVAL), 1), (VmError::Stopped, 0)] {
+        let guest = Guest::new();
+        guest.boot();
+        let shared = shared(Arc::new(guest.reclaimer()));
+        let said = events("info", async {
+            shared.console.clone().follow("a".to_owned(), b"last\n".as_slice(), None).await;
+            shared.fate.seal(reason);
+            let (_more, events) = mpsc::channel(1);
+            supervise(shared.clone(), events, watch::Sender::new(false)).await;
+        })
+        .await;
+        assert_eq!(said.lines().count(), count, "{said}");
+    }
 }
