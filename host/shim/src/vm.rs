@@ -18,6 +18,9 @@ pub trait Vm: Send + Sync {
     /// Makes a pod, booting the VM for the first. If that fails, nothing of the pod is left. It is
     /// [crowded](crate::error::ErrorKind::Crowded) if the VM has no room for it beside others.
     fn create_pod<'a>(&'a self, id: &'a Id, pod: &'a Pod) -> BoxFuture<'a, Result<()>>;
+    /// A pod that has no containers takes none any more: its memory begins to go back, which nobody has to wait for. No
+    /// error if there is none.
+    fn end_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;
     /// Deletes a pod that has no containers; its memory is the host's when this returns, or the log says why it is not. No
     /// error if there is none.
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>>;

@@ -40,7 +40,7 @@ use std::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -271,6 +271,15 @@ impl Vm for Machine {
             }
             self.inside().pods.insert(id.clone(), made);
             self.promises_have_changed(&booted);
+            Ok(())
+        })
+    }
+
+    fn end_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let Ok(pod) = self.pod(id) else { return Ok(()) };
+            // It goes on by itself.
+            drop(pod.leave(&self.booted()?, None, Instant::now()).await);
             Ok(())
         })
     }

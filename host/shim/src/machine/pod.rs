@@ -43,8 +43,8 @@ use tokio::{
 
 /// Most containers of a pod.
 const MAX_CONTAINERS: usize = 32;
-/// How long a pod has had no container before what is free in it is given back. Init containers follow each other sooner,
-/// and a pod that is to be deleted is, and then all of it is given back.
+/// How long a pod has had no container before its guest reports what is free in it. Init containers follow each other
+/// sooner, and a pod that is to be deleted is, and then all of it is given back.
 const EMPTY_FOR: Duration = Duration::from_secs(2);
 /// The part of what a container may have outside its partition that files of one shared volume may take, as a divisor,
 /// and what each of them takes, in bytes: its inode and dentry.
@@ -327,8 +327,8 @@ impl Pod {
 
     /// A container has ended, at that moment; all of them, and the pod, if `container` is absent. With the last one, or
     /// with the pod if volumes are kept in it, giving back the pod's memory begins, and whoever comes after this finds it
-    /// gone; returns who is about it. Where volumes are kept, what is free beside them is given back a little later, which
-    /// nobody waits for.
+    /// gone; returns who is about it. Where volumes are kept, what is free beside them is given back, which nobody waits
+    /// for.
     pub(super) async fn leave(
         &self,
         booted: &Arc<Booted>,
@@ -372,11 +372,17 @@ impl Pod {
         }
     }
 
-    /// Gives back what is free in the pod's partition, which was `emptied` then, if so many containers have entered it when
-    /// it has been empty for a while: the next one may be minutes away. One that comes in the meantime does not wait for
-    /// this, as the host takes whole areas of pods that run, too, and a guest reports when any of a pod's containers is
-    /// paused.
+    /// Gives back what is free in the pod's partition, which was `emptied` then, as the next container may be minutes away:
+    /// at once where the host takes it by itself, and if so many containers have entered the pod when it has been empty
+    /// for a while. A guest has to work for its reports, and what a container's files took is free only when containerd
+    /// has deleted it. One that comes in the meantime does not wait for this, as the host takes whole areas of pods that
+    /// run, too, and a guest reports when any of a pod's containers is paused.
     async fn give_back_free(&self, booted: &Booted, entered: u64, emptied: Instant) {
+        if booted.vm.can_take_free() {
+            let begin = Instant::now();
+            let bytes = take_free(&booted.vm, self.partition(), Grain::Area).await;
+            say_free_is_back(emptied, begin, bytes);
+        }
         sleep(EMPTY_FOR).await;
         let keeper = self.inside.lock().await.free_beside(entered);
         let (Some(keeper), Ok(agent)) = (keeper, booted.vm.agent()) else { return };
@@ -396,10 +402,7 @@ impl Pod {
                 }
             }
         };
-        // Without the time in which another container could have come, which is told apart.
-        let latency_us = begin.elapsed().as_micros();
-        let empty_us = begin.duration_since(emptied).as_micros();
-        tracing::info!(empty_us, latency_us, bytes, "the free memory of a pod is back");
+        say_free_is_back(emptied, begin, bytes);
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {
@@ -505,6 +508,14 @@ impl Inside {
             );
         }
     }
+}
+
+/// Says how much free memory of a pod, which was `emptied` then, is the host's since `begin`, and how long that took
+/// without the time before it, in which another container could have come.
+fn say_free_is_back(emptied: Instant, begin: Instant, bytes: u64) {
+    let latency_us = begin.elapsed().as_micros();
+    let empty_us = begin.duration_since(emptied).as_micros();
+    tracing::info!(empty_us, latency_us, bytes, "the free memory of a pod is back");
 }
 
 /// The spec of an instance that keeps the partition of a pod, with the limits of a container of this number.

@@ -2,10 +2,10 @@
 
 use super::{
     Create, Parts, Tasks, What,
-    task::{Kind, Outputs},
+    task::{Kind, Outputs, Phase, Task},
 };
 use crate::{
-    Id,
+    Id, Name,
     error::{Error, Result},
     host::Holder,
     spec::Pod,
@@ -74,6 +74,22 @@ impl Tasks {
         if matches!(create.what, What::Container(..)) {
             // It may have ended already.
             let _ = self.kill(&pod.clone().into(), Signal::KILL, true).await;
+        }
+    }
+
+    /// Has the memory of a pod that has ended go back, if it had no containers then: containerd deletes it in a moment, but
+    /// nobody can use it any more.
+    pub(super) async fn end_pod(&self, name: &Name) {
+        // Whoever deletes it comes before this or after it, and then there may be another one of this name.
+        let Ok(_turn) = self.turn(name).await else { return };
+        let is_there = {
+            let table = self.table();
+            let ended = |task: &Task| task.kind == Kind::Pod && task.phase == Phase::Stopped;
+            table.tasks.get(name).is_some_and(ended)
+                && table.containers_of(&name.task).is_empty()
+        };
+        if is_there && let Err(error) = self.of_vm(self.vm.end_pod(&name.task)).await {
+            tracing::warn!("the memory of {name} goes back when it is deleted: {error}");
         }
     }
 

@@ -101,6 +101,10 @@ impl Vm for Processes {
         done(Ok(()))
     }
 
+    fn end_pod<'a>(&'a self, _: &'a Id) -> BoxFuture<'a, Result<()>> {
+        done(Ok(()))
+    }
+
     fn delete_pod<'a>(&'a self, _: &'a Id) -> BoxFuture<'a, Result<()>> {
         done(Ok(()))
     }

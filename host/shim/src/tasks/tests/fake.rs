@@ -33,6 +33,8 @@ pub struct FakeVm {
 #[derive(Default)]
 struct Inside {
     pods: BTreeSet<Id>,
+    /// Of these, the ones that take no containers any more.
+    ended_pods: BTreeSet<Id>,
     containers: BTreeMap<Id, FakeContainer>,
     /// Those that were started and have not been waited for.
     processes: BTreeMap<Name, watch::Sender<Option<Ended>>>,
@@ -72,6 +74,11 @@ impl Inside {
             return Err(Error::new(ErrorKind::Crowded, "no room beside other pods"));
         }
         Ok(())
+    }
+
+    fn check_empty(&self, pod: &Id) {
+        let is_empty = self.containers.values().all(|container| container.pod != *pod);
+        assert!(is_empty, "{pod} has containers");
     }
 
     /// Whether this kill fails.
@@ -176,6 +183,11 @@ impl FakeVm {
         self.inside().input.clone()
     }
 
+    /// Whether the memory of a pod goes back though it is not deleted yet.
+    pub fn has_ended_pod(&self, id: &Id) -> bool {
+        self.inside().ended_pods.contains(id)
+    }
+
     /// What a container was updated to last.
     pub fn limits_of(&self, id: &Id) -> Limits {
         self.inside().containers[id].limits
@@ -231,19 +243,26 @@ impl Vm for FakeVm {
         Box::pin(async move { made.await? })
     }
 
+    fn end_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
+        self.call(true, move |inside| {
+            inside.check_empty(id);
+            assert!(inside.pods.contains(id), "{id} is not there");
+            inside.ended_pods.insert(id.clone());
+        })
+    }
+
     fn delete_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         self.call(true, move |inside| {
-            assert!(
-                inside.containers.values().all(|container| container.pod != *id),
-                "{id} has containers"
-            );
+            inside.check_empty(id);
             inside.pods.remove(id);
+            inside.ended_pods.remove(id);
         })
     }
 
     fn create<'a>(&'a self, id: &'a Id, container: &'a Container) -> BoxFuture<'a, Result<()>> {
         let made = self.call(true, move |inside| -> Result<()> {
             assert!(inside.pods.contains(&container.pod), "{} is not there", container.pod);
+            assert!(!inside.ended_pods.contains(&container.pod), "{} has ended", container.pod);
             inside.check_room()?;
             let made = FakeContainer {
                 pod: container.pod.clone(),

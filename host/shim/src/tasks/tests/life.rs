@@ -39,6 +39,34 @@ async fn a_pod_and_its_container_live_and_leave_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_memory_of_a_pod_without_containers_goes_back_when_it_has_ended() {
+    let bench = running().await;
+    bench.create("empty", What::Pod(pod())).await.unwrap();
+    for pod in ["pod", "empty"] {
+        bench.tasks.kill(&name(pod), Signal::KILL, false).await.unwrap();
+    }
+    soon(bench.tasks.wait(&name("in"))).await.unwrap();
+    assert!(bench.vm.has_ended_pod(&id("empty")), "it waits until it is deleted");
+    assert!(!bench.vm.has_ended_pod(&id("pod")), "it has a container");
+    soon(bench.tasks.delete(&name("empty"))).await.unwrap();
+    assert_eq!(bench.vm.left(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_at_its_end_is_gone_though_its_memory_does_not_go_back_before() {
+    let bench = Bench::new();
+    bench.create("pod", What::Pod(pod())).await.unwrap();
+    bench.tasks.start(&name("pod")).await.unwrap();
+    // The call at its end.
+    bench.vm.follow(vec![(100, true)]);
+    bench.tasks.kill(&name("pod"), Signal::KILL, false).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert!(bench.vm.has_begun_all());
+    soon(bench.tasks.delete(&name("pod"))).await.unwrap();
+    assert_eq!(bench.vm.left(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_is_deleted_though_its_place_is_given_back_later() {
     let bench = Bench::new();
     bench.create("pod", What::Pod(pod())).await.unwrap();
