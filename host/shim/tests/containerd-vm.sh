@@ -469,7 +469,10 @@ until_true 120 gives_back_much
 empty() {
 	log | sed -n "s/.*$1 memory of a pod is back empty_us=\([0-9]*\) .*/\1/p" | tail -n 1
 }
-[ "$(empty "the free")" -ge 2000000 ] || die "it had no container for $(empty "the free") us"
+# Where the host takes what is free by itself, it has not waited.
+case $backend in
+" memory ram"*) [ "$(empty "the free")" -ge 2000000 ] || die "it had no container for $(empty "the free") us" ;;
+esac
 mounts=$all options="--detach --null-io" in_pod last sleep 100000
 # One whose files fill its partition ends itself at most, and gives back all.
 # shellcheck disable=SC2016 # it is for the container's shell

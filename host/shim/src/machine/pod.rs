@@ -43,8 +43,8 @@ use tokio::{
 
 /// Most containers of a pod.
 const MAX_CONTAINERS: usize = 32;
-/// How long a pod has had no container before its guest reports what is free in it. Init containers follow each other
-/// sooner, and a pod that is to be deleted is, and then all of it is given back.
+/// How long a pod has had no container before its guest reports what is free in it, or the host looks for it once more.
+/// Init containers follow each other sooner, and a pod that is to be deleted is, and then all of it is given back.
 const EMPTY_FOR: Duration = Duration::from_secs(2);
 /// The part of what a container may have outside its partition that files of one shared volume may take, as a divisor,
 /// and what each of them takes, in bytes: its inode and dentry.
@@ -90,7 +90,7 @@ struct Inside {
     /// The volumes that its containers share, by what they are instead of on the host.
     shared: BTreeMap<PathBuf, u32>,
     /// The instance that keeps the partition while there are such volumes, whose files are in it, and the PID namespace
-    /// that containers share: until the pod is deleted, whether containers run or not.
+    /// that containers share: until the pod ends, whether containers run or not.
     keeper: Option<InstanceId>,
     /// Whether its containers share their processes: as its first one says.
     shares_processes: Option<bool>,
@@ -381,7 +381,9 @@ impl Pod {
         if booted.vm.can_take_free() {
             let begin = Instant::now();
             let bytes = take_free(&booted.vm, self.partition(), Grain::Area).await;
-            say_free_is_back(emptied, begin, bytes);
+            if bytes > 0 {
+                say_free_is_back(emptied, begin, bytes);
+            }
         }
         sleep(EMPTY_FOR).await;
         let keeper = self.inside.lock().await.free_beside(entered);

@@ -267,8 +267,13 @@ impl Tasks {
             return Err(error);
         }
         let ended = self.remove_ended(name)?;
-        if matches!(kind, Kind::Pod | Kind::Single) {
-            self.release(&name.task).await;
+        match kind {
+            Kind::Pod | Kind::Single => self.release(&name.task).await,
+            Kind::Container(pod) => {
+                let tasks = self.clone();
+                tokio::spawn(async move { tasks.end_pod(&pod.into()).await });
+            }
+            Kind::Added(_) => {}
         }
         Ok(ended)
     }

@@ -77,10 +77,10 @@ impl Tasks {
         }
     }
 
-    /// Has the memory of a pod that has ended go back, if it had no containers then: containerd deletes it in a moment, but
-    /// nobody can use it any more.
+    /// Has the memory of a pod go back if it has ended and has no containers any more: containerd deletes it in a moment,
+    /// but nobody can use it.
     pub(super) async fn end_pod(&self, name: &Name) {
-        // Whoever deletes it comes before this or after it, and then there may be another one of this name.
+        // Whoever deletes it comes before this or after it, and there may be another one of this name then.
         let Ok(_turn) = self.turn(name).await else { return };
         let is_there = {
             let table = self.table();
@@ -88,7 +88,10 @@ impl Tasks {
             table.tasks.get(name).is_some_and(ended)
                 && table.containers_of(&name.task).is_empty()
         };
-        if is_there && let Err(error) = self.of_vm(self.vm.end_pod(&name.task)).await {
+        if is_there
+            && let Err(error) = self.of_vm(self.vm.end_pod(&name.task)).await
+            && self.table().vm_end.is_none()
+        {
             tracing::warn!("the memory of {name} goes back when it is deleted: {error}");
         }
     }

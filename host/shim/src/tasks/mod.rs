@@ -155,15 +155,12 @@ impl Tasks {
         self.end(&mut table, name, ended);
         if table.tasks.get(name).is_some_and(|task| task.kind == Kind::Pod) {
             // A pod's end is its containers' end. One that is being created or started ends right after.
-            let containers = table.containers_of(&name.task);
-            if containers.is_empty() {
-                let (tasks, name) = (self.clone(), name.clone());
-                tokio::spawn(async move { tasks.end_pod(&name).await });
-            }
-            for container in containers {
+            for container in table.containers_of(&name.task) {
                 let tasks = self.clone();
                 tokio::spawn(async move { tasks.kill_at_last(&container).await });
             }
+            let (tasks, name) = (self.clone(), name.clone());
+            tokio::spawn(async move { tasks.end_pod(&name).await });
         }
     }
 

@@ -246,8 +246,9 @@ impl Vm for FakeVm {
     fn end_pod<'a>(&'a self, id: &'a Id) -> BoxFuture<'a, Result<()>> {
         self.call(true, move |inside| {
             inside.check_empty(id);
-            assert!(inside.pods.contains(id), "{id} is not there");
-            inside.ended_pods.insert(id.clone());
+            if inside.pods.contains(id) {
+                inside.ended_pods.insert(id.clone());
+            }
         })
     }
 
