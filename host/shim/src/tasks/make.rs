@@ -85,8 +85,7 @@ impl Tasks {
         let is_there = {
             let table = self.table();
             let ended = |task: &Task| task.kind == Kind::Pod && task.phase == Phase::Stopped;
-            table.tasks.get(name).is_some_and(ended)
-                && table.containers_of(&name.task).is_empty()
+            table.tasks.get(name).is_some_and(ended) && table.containers_of(&name.task).is_empty()
         };
         if is_there
             && let Err(error) = self.of_vm(self.vm.end_pod(&name.task)).await
