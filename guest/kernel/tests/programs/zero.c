@@ -171,8 +171,8 @@ TEST(resizing_clears_no_page)
 	note("%llu pages were cleared, by all there is, while %llu were plugged and unplugged",
 	     cleared, 4 * partition_bytes() / PAGE);
 	/*
-	 * Some 1% is what there is besides: the debug kernel notes much of each resize, and all that
-	 * anybody frees meanwhile is cleared.
+	 * Some 1% is what there is besides: the debug kernel notes much of each resize, and all
+	 * that anybody frees meanwhile is cleared.
 	 */
 	ASSERT_LE(cleared, 4 * partition_bytes() / PAGE / 20);
 	host_partitions(partitions(), 20000);

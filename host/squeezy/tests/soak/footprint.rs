@@ -2,9 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// How much more the daemon may use at the end than at the start: idle threads live on for a while,
-/// and the allocator keeps some of the memory of large responses.
-const MORE_THREADS: usize = 2;
+/// How much more the daemon may use at the end than at the start. An idle thread ends ten seconds after its last work, and
+/// what the daemon does each second is shared by all of them in turns, so that a few never end. One for each fault of a
+/// round would be twice as many.
+const MORE_THREADS: usize = 8;
+/// The allocator keeps some of the memory of large responses.
 const MORE_RESIDENT_KIB: u64 = 64 << 10;
 
 /// The daemon's resources.

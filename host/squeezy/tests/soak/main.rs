@@ -149,7 +149,7 @@ impl Soak {
         self.check();
         let mut last = self.host.quiet();
         // Idle threads exit after a while, and the VM somewhat later.
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_secs(30);
         while !last.is_back_at(warm) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(500));
             last = self.host.footprint();
