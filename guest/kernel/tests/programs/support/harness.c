@@ -150,10 +150,14 @@ static void die_with_parent(void)
 
 pid_t fork_child(void)
 {
-	pid_t pid = OK(fork());
+	pid_t parent = getpid(), pid = OK(fork());
 
-	if (!pid)
+	if (!pid) {
 		die_with_parent();
+		/* It may have been killed before that. */
+		if (getppid() != parent)
+			_exit(TEST_FAIL);
+	}
 	return pid;
 }
 
