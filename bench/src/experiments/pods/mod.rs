@@ -71,7 +71,8 @@ pub(crate) enum Figures {
     Reclaim {
         /// Of the pod.
         size_bytes: u64,
-        /// From the deletion of its sandbox until its memory was the host's.
+        /// From the end of its sandbox until its memory was the host's. In lines from before 2026-12-01, from the deletion
+        /// of its sandbox, a moment later.
         back_ns: u64,
         /// Of these, the request to the device.
         request_ns: u64,
@@ -85,8 +86,8 @@ pub(crate) enum Figures {
     Emptied {
         /// Of the pod.
         size_bytes: u64,
-        /// From the end of the container until its memory was given back, which the shim puts off for 2 s, as another
-        /// container may come.
+        /// From the end of the container until the host began to take its memory, or its guest to report it: that the shim
+        /// puts off for 2 s, as another container may come.
         empty_ns: u64,
         /// From then on until it was the host's.
         back_ns: u64,

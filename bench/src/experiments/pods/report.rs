@@ -154,7 +154,7 @@ impl Report for Arguments {
         );
         assessments.add(
             "back",
-            "the deletion of a pod's sandbox until its memory is the host's",
+            "the end of a pod's sandbox until its memory is the host's",
             Estimate::median(of(records, TOGETHER, BACK)),
         );
         let migrated = records.iter().filter_map(|line| match line.figures {
@@ -221,9 +221,9 @@ impl Report for Arguments {
                     "Memory of a pod of 256 MiB",
                     "milliseconds until it is back",
                     vec![
-                        ("from its deletion", BLUE, BACK),
+                        ("from its end", BLUE, BACK),
                         ("the request", GREEN, REQUEST),
-                        ("it stays: after 2 s", ORANGE, EMPTIED),
+                        ("it stays: after the wait", ORANGE, EMPTIED),
                     ],
                 ),
             ],
