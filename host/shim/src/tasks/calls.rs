@@ -269,10 +269,7 @@ impl Tasks {
         let ended = self.remove_ended(name)?;
         match kind {
             Kind::Pod | Kind::Single => self.release(&name.task).await,
-            Kind::Container(pod) => {
-                let tasks = self.clone();
-                tokio::spawn(async move { tasks.end_pod(&pod.into()).await });
-            }
+            Kind::Container(pod) => self.begin_end_of_pod(pod.into()),
             Kind::Added(_) => {}
         }
         Ok(ended)

@@ -78,8 +78,13 @@ impl Tasks {
     }
 
     /// Has the memory of a pod go back if it has ended and has no containers any more: containerd deletes it in a moment,
-    /// but nobody can use it.
-    pub(super) async fn end_pod(&self, name: &Name) {
+    /// but nobody can use it. Nobody waits for it either.
+    pub(super) fn begin_end_of_pod(self: &Arc<Self>, name: Name) {
+        let tasks = self.clone();
+        tokio::spawn(async move { tasks.end_pod(&name).await });
+    }
+
+    async fn end_pod(&self, name: &Name) {
         // Whoever deletes it comes before this or after it, and there may be another one of this name then.
         let Ok(_turn) = self.turn(name).await else { return };
         let is_there = {

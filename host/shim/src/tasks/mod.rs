@@ -159,8 +159,7 @@ impl Tasks {
                 let tasks = self.clone();
                 tokio::spawn(async move { tasks.kill_at_last(&container).await });
             }
-            let (tasks, name) = (self.clone(), name.clone());
-            tokio::spawn(async move { tasks.end_pod(&name).await });
+            self.begin_end_of_pod(name.clone());
         }
     }
 
