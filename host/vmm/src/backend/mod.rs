@@ -75,6 +75,14 @@ pub(crate) enum Device {
     Balloon,
 }
 
+impl Device {
+    /// Whether it has at most what was requested last, once it has had that: a guest plugs no more, and takes as much as it
+    /// likes out of its balloon.
+    pub(crate) fn never_exceeds_request(self) -> bool {
+        matches!(self, Self::VirtioMem(_))
+    }
+}
+
 /// The size of a device has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeChange {

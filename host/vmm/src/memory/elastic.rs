@@ -55,13 +55,13 @@ pub trait Elastic: Send + Sync {
 /// A completed resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
-    /// Size before, in bytes.
+    /// Size before, in bytes; what was requested before if that had been reached.
     pub before_bytes: u64,
     /// Size that was requested, in bytes.
     pub requested_bytes: u64,
     /// Size after, in bytes: as requested, or as a later request changed it.
     pub plugged_bytes: u64,
-    /// Time from the call until the request: the device is asked for its size before.
+    /// Time from the call until the request: the device may have to be asked for its size before.
     #[serde(default)]
     pub lead: Duration,
     /// Time from the request until the size was reached.

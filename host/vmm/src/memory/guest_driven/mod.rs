@@ -36,6 +36,10 @@ pub(crate) struct GuestDriven {
     start_bytes: u64,
     /// What was requested last. A later request in the other direction ends a resize.
     requested: AtomicU64,
+    /// The number of the last request, which is counted before it is sent, and of the last one that the guest was seen
+    /// to have fulfilled. That of the VM's start is 1.
+    sent: AtomicU64,
+    fulfilled: AtomicU64,
     /// Held while a size is chosen and sent, so that `requested` is what was sent last.
     order: Mutex<()>,
 }
@@ -56,6 +60,8 @@ impl GuestDriven {
             max_bytes,
             start_bytes,
             requested: requested_bytes.into(),
+            sent: 1.into(),
+            fulfilled: 0.into(),
             order: Mutex::default(),
         }
     }
@@ -66,16 +72,33 @@ impl GuestDriven {
         Self::new(vm, Device::VirtioMem(number), region_bytes, initial_bytes, initial_bytes)
     }
 
-    /// Requests the size that `target` computes, unless it already is the requested one.
-    async fn send(&self, target: Target<'_>) -> Result<u64> {
+    /// Requests the size that `target` computes, unless it already is the requested one. Returns it, and the number of its
+    /// request.
+    async fn send(&self, target: Target<'_>) -> Result<(u64, u64)> {
         let _order = self.order.lock().await;
         let bytes = target();
-        let before = self.requested.swap(bytes, SeqCst);
+        let before = self.requested.load(SeqCst);
         if before != bytes {
+            self.sent.fetch_add(1, SeqCst);
+            self.requested.store(bytes, SeqCst);
             let sent = self.devices.request(self.device, bytes).await;
             sent.inspect_err(|_| self.requested.store(before, SeqCst))?;
         }
-        Ok(bytes)
+        Ok((bytes, self.sent.load(SeqCst)))
+    }
+
+    /// The size from which a request goes up or down. Where the last one is fulfilled it is that one's, as long as the device
+    /// cannot grow by itself: the VMM, which reads its commands byte by byte, is not asked then.
+    async fn before(&self) -> Result<u64> {
+        let sent = self.sent.load(SeqCst);
+        let requested = self.requested.load(SeqCst);
+        let is_fulfilled = || self.fulfilled.load(SeqCst) == sent;
+        // Whoever sends meanwhile counts first.
+        let is_last = || self.sent.load(SeqCst) == sent;
+        match self.device.never_exceeds_request() && is_fulfilled() && is_last() {
+            true => Ok(requested),
+            false => self.size().await,
+        }
     }
 
     /// Requests a size and waits for it.
@@ -87,12 +110,12 @@ impl GuestDriven {
     ) -> Result<Resize> {
         let called = Instant::now();
         let timer = ShortTimer::new().map_err(|e| VmError::system("timerfd", e))?;
-        let before_bytes = self.size().await?;
+        let before_bytes = self.before().await?;
         let earlier = self.devices.device_requests(self.device).await;
         let mut reports = self.devices.size_changes();
         let mut reported_at_once = self.devices.reports_at_once(self.device);
         let start = Instant::now();
-        let requested_bytes = self.send(target).await?;
+        let (requested_bytes, number) = self.send(target).await?;
         let mut polls = 0;
         let mut next = match reported_at_once && requested_bytes != before_bytes {
             true => LONGEST_PAUSE,
@@ -138,6 +161,9 @@ impl GuestDriven {
                 false => (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
             };
         };
+        if plugged_bytes == requested_bytes {
+            self.fulfilled.fetch_max(number, SeqCst);
+        }
         let device = match earlier {
             Some(earlier) => {
                 self.devices.device_requests(self.device).await.map(|now| now - earlier)

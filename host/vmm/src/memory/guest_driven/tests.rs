@@ -24,6 +24,7 @@ struct State {
     target: u64,
     size: u64,
     requests: u32,
+    looks: u32,
     refuses: bool,
 }
 
@@ -40,7 +41,6 @@ impl FakeDevice {
 
 impl Devices for FakeDevice {
     fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>> {
-        assert_eq!(device, DEVICE);
         let mut state = self.state();
         state.requests += 1;
         if state.refuses {
@@ -57,6 +57,7 @@ impl Devices for FakeDevice {
 
     fn size(&self, _: Device) -> BoxFuture<'_, Result<u64>> {
         let mut state = self.state();
+        state.looks += 1;
         let now = state.size;
         let distance = now.abs_diff(state.target).min(self.step);
         state.size = if now < state.target { now + distance } else { now - distance };
@@ -78,8 +79,12 @@ impl Devices for FakeDevice {
 }
 
 fn elastic(device: &Arc<FakeDevice>) -> GuestDriven {
+    elastic_of(DEVICE, device)
+}
+
+fn elastic_of(kind: Device, device: &Arc<FakeDevice>) -> GuestDriven {
     let vm = Running { devices: device.clone(), reclaimer: Arc::default() };
-    GuestDriven::new(&vm, DEVICE, MAX_BYTES, 0, 0)
+    GuestDriven::new(&vm, kind, MAX_BYTES, 0, 0)
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -100,6 +105,52 @@ async fn a_change_that_is_not_reported_is_looked_for_until_it_is_done() {
     let done = elastic(&device).resize(&|| 250, LONG, None).await.unwrap();
     // The poll before the request does not count, and the last one finds it done.
     assert_eq!((done.plugged_bytes, done.polls), (250, 4));
+}
+
+#[tokio::test]
+async fn a_size_that_was_reached_is_known() {
+    let device = FakeDevice::new(true, 0);
+    let elastic = elastic(&device);
+    elastic.resize(&|| 512, LONG, None).await.unwrap();
+    let looks = device.state().looks;
+    let done = elastic.resize(&|| 256, LONG, None).await.unwrap();
+    assert_eq!((done.before_bytes, done.plugged_bytes), (512, 256));
+    assert_eq!(device.state().looks, looks, "the device was asked");
+}
+
+#[tokio::test]
+async fn a_size_that_was_not_waited_for_is_asked_for() {
+    let device = FakeDevice::new(false, 100);
+    let elastic = elastic(&device);
+    elastic.resize(&|| 100, LONG, None).await.unwrap();
+    elastic.request(&|| 1000).await.unwrap();
+    // It has 100, and grows to what the request before asks for less of.
+    let done = elastic.resize(&|| 500, LONG, None).await.unwrap();
+    assert_eq!((done.before_bytes, done.plugged_bytes), (100, 500));
+}
+
+#[tokio::test]
+async fn a_request_that_the_vmm_refuses_is_not_taken_for_a_size() {
+    let device = FakeDevice::new(false, 100);
+    let elastic = elastic(&device);
+    elastic.request(&|| 300).await.unwrap();
+    device.state().refuses = true;
+    assert!(elastic.resize(&|| 100, LONG, None).await.is_err());
+    device.state().refuses = false;
+    let done = elastic.resize(&|| 200, LONG, None).await.unwrap();
+    assert_eq!((done.before_bytes, done.plugged_bytes), (100, 200));
+}
+
+#[tokio::test]
+async fn a_balloon_is_asked_for_its_size_each_time() {
+    let device = FakeDevice::new(false, 1000);
+    let elastic = elastic_of(Device::Balloon, &device);
+    elastic.resize(&|| 1000, LONG, None).await.unwrap();
+    // The guest has taken out of it what it has not been told to.
+    device.state().size = 1500;
+    device.state().target = 1500;
+    let done = elastic.resize(&|| 1200, LONG, None).await.unwrap();
+    assert_eq!((done.before_bytes, done.plugged_bytes), (1500, 1200));
 }
 
 #[tokio::test]
@@ -131,24 +182,30 @@ async fn what_the_vmm_refuses_has_not_been_asked_for() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..Default::default() })]
 
-    /// Whatever the order of requests: all of them complete, and the size is the one requested
-    /// last.
+    /// Whatever the order of requests: all of them complete, a resize that nobody interferes with is done when it says so,
+    /// and the size is the one requested last.
     #[test]
     fn of_several_resizes_the_last_request_is_what_comes_true(
-        sizes in vec(0..MAX_BYTES, 1..8),
+        rounds in vec(vec(0..MAX_BYTES, 1..5), 1..5),
         reports: bool,
         step in 1 << 24..MAX_BYTES,
     ) {
         block_on(async {
             let device = FakeDevice::new(reports, step);
             let elastic = elastic(&device);
-            let targets: Vec<_> = sizes.iter().map(|&bytes| move || bytes).collect();
-            let all = targets.iter().map(|target| elastic.resize(target, LONG, None));
-            let done = futures_util::future::join_all(all).await;
-            prop_assert!(done.iter().all(Result::is_ok), "{done:?}");
-            let (requested, target) = (elastic.requested_bytes(), device.state().target);
-            prop_assert_eq!(requested, target);
-            prop_assert!(sizes.contains(&requested));
+            for sizes in rounds {
+                let targets: Vec<_> = sizes.iter().map(|&bytes| move || bytes).collect();
+                let all = targets.iter().map(|target| elastic.resize(target, LONG, None));
+                let done = futures_util::future::join_all(all).await;
+                prop_assert!(done.iter().all(Result::is_ok), "{done:?}");
+                let (requested, target) = (elastic.requested_bytes(), device.state().target);
+                prop_assert_eq!(requested, target);
+                prop_assert!(sizes.contains(&requested));
+                if sizes.len() == 1 {
+                    prop_assert_eq!(device.state().size, requested);
+                }
+            }
+            let requested = elastic.requested_bytes();
             let last = elastic.resize(&|| requested, LONG, None).await.unwrap();
             prop_assert_eq!(last.plugged_bytes, requested);
             Ok(())
