@@ -54,6 +54,8 @@ pub enum VmError {
     Died {
         /// Its exit status or signal.
         how: String,
+        /// The signal's number, if one has ended it.
+        signal: Option<i32>,
         /// The end of its standard error.
         said: String,
     },

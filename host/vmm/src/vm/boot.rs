@@ -84,7 +84,8 @@ impl fmt::Display for BootStep {
 }
 
 impl Vm {
-    /// Starts a VM and waits until its agent answers (unless the configuration says it has none).
+    /// Starts a VM and waits until its agent answers (unless the configuration says it has none). If QEMU's emulator crashes
+    /// until then, it is started once more.
     pub async fn start(config: VmConfig) -> Result<Self> {
         Self::start_with(config, |_| {}).await
     }
@@ -101,7 +102,21 @@ impl Vm {
         let SharedHugePages { are_available: are_huge, setting } = SharedHugePages::of_host();
         report(BootStep::Memory { backend: config.memory_backend, are_huge, setting });
         check_host_memory(config.layout().start_bytes())?;
+        match Self::boot(config.clone(), accelerator.clone(), &mut report).await {
+            Err(error) if accelerator.kind.emulates() && is_crash(&error) => {
+                tracing::warn!("{}: {error}: it boots once more", config.name);
+                Self::boot(config, accelerator, &mut report).await
+            }
+            booted => booted,
+        }
+    }
 
+    /// Starts a VM for which there is memory.
+    async fn boot(
+        config: VmConfig,
+        accelerator: Accelerator,
+        report: &mut impl FnMut(BootStep),
+    ) -> Result<Self> {
         let started = Instant::now();
         let Started { backend, events, console, memory, channel } =
             start(&config, &accelerator).await?;
@@ -128,7 +143,7 @@ impl Vm {
         let (channel_open, open) = watch::channel(false);
         tokio::spawn(supervise(shared.clone(), events, channel_open));
         let mut vm = Self { agent: None, shared };
-        if let Err(error) = vm.get_ready(channel, open, &mut report).await {
+        if let Err(error) = vm.get_ready(channel, open, report).await {
             // Whoever hears of it may use the memory for something else.
             vm.shared.fate.seal(error.clone());
             vm.shared.fate.ended().await;
@@ -216,6 +231,12 @@ impl Vm {
         }
         Ok(())
     }
+}
+
+/// Whether the VMM has broken down by itself. QEMU's emulator rarely does, when the guest's kernel changes its code beside
+/// other processors. What runs in the guest until the agent answers is ours, so nobody else can have brought that about.
+fn is_crash(error: &VmError) -> bool {
+    matches!(error, VmError::Died { signal: Some(libc::SIGSEGV), .. })
 }
 
 /// Host and guest are built from the same source; the first two numbers of their versions must

@@ -145,7 +145,11 @@ impl Shared {
                 },
                 console: self.console.last_line(),
             },
-            None => VmError::Died { how: describe(status), said: self.backend.said() },
+            None => VmError::Died {
+                how: describe(status),
+                signal: status.signal(),
+                said: self.backend.said(),
+            },
         }
     }
 }
