@@ -11,6 +11,8 @@ fi
 . "$(dirname "$0")/cri-common.sh"
 # shellcheck source-path=SCRIPTDIR source=as-kubelet.sh
 . "$here/as-kubelet.sh"
+# shellcheck source-path=SCRIPTDIR source=platforms-common.sh
+. "$here/platforms-common.sh"
 
 # at POD PORT PATH OPTION...: what a pod answers.
 at() {
@@ -30,11 +32,7 @@ for command in chmod httpd mkdir; do
 done
 make_image "$work/layer"
 start_with_image
-# As Knative's own image is: one program, which is nobody's in particular.
-mkdir -p "$work/queue/ko-app"
-cp "$(command -v queue)" "$work/queue/ko-app/queue"
-name=queue user=65532 entrypoint='["/ko-app/queue"]' make_image "$work/queue"
-import_image docker.io/library/queue:65532
+import_queue_image
 knative <"$here/manifests/knative.yaml" >"$work/deployment.json"
 
 echo "$(containerd --version | cut -d' ' -f3): a Service's pod is ready and answers"

@@ -3,7 +3,7 @@
 # a newer one. What OpenWhisk's invoker would ask the pod, this does.
 #
 # manifests/openwhisk.json is what WhiskPodBuilder of Apache OpenWhisk makes (commit 039780b0), with a runtime class from
-# its pod template. Its image is a shell and the server that all our runtimes have.
+# its pod template.
 # usage: host/shim/tests/openwhisk.sh SHIM
 set -euo pipefail
 if [ "${2-}" != inside ]; then
@@ -13,21 +13,14 @@ fi
 . "$(dirname "$0")/cri-common.sh"
 # shellcheck source-path=SCRIPTDIR source=as-kubelet.sh
 . "$here/as-kubelet.sh"
+# shellcheck source-path=SCRIPTDIR source=platforms-common.sh
+. "$here/platforms-common.sh"
 
-# post POD PATH BODY: prints the status and the body of its answer.
-post() {
-	curl --silent --show-error --max-time 60 --output "$work/answer" --write-out '%{http_code} ' \
-		-H 'Content-Type: application/json' --data-binary "$3" "http://${addresses[$1]}:8080/$2" && cat "$work/answer"
-}
 # says ANSWER POD PATH BODY
 says() {
 	local said
-	said=$(post "${@:2}") || true
+	said=$(post "${addresses[$2]}" "${@:3}") || true
 	[ "$said" = "$1" ] || die "$2 has answered $said instead of $1"
-}
-# OpenWhisk waits for nothing but the container's start, and sends a request again until somebody listens.
-listens() {
-	[[ $(post "$1" nothing '{}') == "404 "* ]]
 }
 log_has() {
 	[ "$(crictl logs "${containers[$1/user-action]}" 2>&1 | grep -c "$2")" = "$3" ]
@@ -35,42 +28,20 @@ log_has() {
 
 make_layer
 ln -s busybox "$work/layer/bin/awk"
-mkdir "$work/layer/tmp"
-cp "$here/../../../build/runtimes/server/squeezy-runtime" "$work/layer/bin/squeezy-runtime"
 make_image "$work/layer"
 start_with_image
-name=action entrypoint='["squeezy-runtime", "--address", "0.0.0.0", "--file", "exec"]' make_image "$work/layer"
-import_image docker.io/library/action:test
-
-# An action: it answers each line of its input with a line on descriptor 3.
-cat >"$work/action" <<'SH'
-#!/bin/sh
-while read -r call; do
-	echo "is called"
-	bound=$(awk '/CapBnd/ { print $2 }' /proc/self/status)
-	echo "{\"host\": \"$__OW_API_HOST\", \"bound\": \"$bound\", \"call\": $call}" >&3
-done
-SH
-code=$(python3 -c 'import json, sys; print(json.dumps({"value": {"name": "hello", "main": "main", "binary": False,
-	"code": sys.stdin.read(), "env": {"__OW_ACTION_NAME": "/guest/hello"}}}))' <"$work/action")
-# answer NUMBER: to the call with that number, whose capabilities are containerd's without NET_RAW.
-answer() {
-	echo "200 {\"host\": \"https://openwhisk.test:443\", \"bound\": \"00000000a80405fb\", \"call\": $(call "$1")}"
-}
-call() {
-	echo "{\"action_name\":\"/guest/hello\",\"activation_id\":\"$1\",\"value\":{\"number\":$1}}"
-}
+import_action_image
 
 echo "$(containerd --version | cut -d' ' -f3): an action's pod is initialized and answers"
 manifest=$here/manifests/openwhisk.json
 run_pod first "$manifest"
-until_true 120 listens first
+until_true 120 listens "${addresses[first]}"
 says '200 {"ok":true}' first init "$code"
-[[ $(post first init "$code") == "403 "* ]] || die "it is initialized twice"
+[[ $(post "${addresses[first]}" init "$code") == "403 "* ]] || die "it is initialized twice"
 run_pod second "$manifest"
-until_true 120 listens second
+until_true 120 listens "${addresses[second]}"
 [ "$(pgrep -c qemu-system)" = 1 ] || die "there is not one VM"
-[[ $(post second run "$(call 0)") == [45]??" "* ]] || die "it runs before it is initialized"
+[[ $(post "${addresses[second]}" run "$(call 0)") == [45]??" "* ]] || die "it runs before it is initialized"
 says '200 {"ok":true}' second init "$code"
 for number in 1 2 3; do
 	for name in first second; do
@@ -87,7 +58,7 @@ until_true 120 memory_is_back 1
 alone=$(log | plugged)
 [ "${alone:-0}" -gt 0 ] || die "the server does not say how much memory its pods have"
 run_pod third "$manifest"
-until_true 120 listens third
+until_true 120 listens "${addresses[third]}"
 says '200 {"ok":true}' third init "$code"
 says "$(answer 1)" third run "$(call 1)"
 remove_pod third

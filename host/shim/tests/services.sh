@@ -9,6 +9,9 @@ ask_from_node() {
 ask_from_pod() {
 	of "$web" busybox timeout 60 busybox wget -q -O - "http://$1/environment"
 }
+ask_from_machine() {
+	nsenter --target "$machine" --net curl --silent --show-error --fail --max-time 60 "http://$1/environment"
+}
 # all_answer COMMAND...: asks until each web server has answered. Each time one of them has to; that one of five is left out
 # of 200 by chance does not happen.
 all_answer() {
@@ -46,8 +49,22 @@ service=$(status service web .spec.clusterIP)
 all_answer ask_from_node "$service"
 all_answer ask_from_pod "$service"
 
-echo "so is a port of the node"
+echo "so is a port of the node, to another machine, too"
 node_port=$node:$(status service web '.spec.ports[0].nodePort')
+# A network namespace beside the node's address, which knows no other address of the cluster.
+unshare --net sleep 100000 &
+machine=$!
+has_own_network() {
+	[ "$(readlink "/proc/$machine/ns/net")" != "$(readlink /proc/self/ns/net)" ]
+}
+until_true 120 has_own_network
+ip link add machine type veth peer name eth0 netns "$machine"
+ip link set machine master node up
+nsenter --target "$machine" --net ip address add "${node%.*}.2/24" dev eth0
+nsenter --target "$machine" --net ip link set eth0 up
+all_answer ask_from_machine "$node_port"
+kill "$machine"
+wait "$machine" || true
 all_answer ask_from_node "$node_port"
 ask_from_pod "$node_port" >/dev/null
 
