@@ -22,7 +22,7 @@ use counters::workers_ns;
 use futures_util::future::try_join_all;
 use squeezy_protocol::{Instance, InstanceSpec};
 use squeezy_vmm::{
-    AgentClient, BoxFuture, Resize, Vm, VmConfig,
+    AgentClient, BootStep, BoxFuture, Resize, Vm, VmConfig,
     mechanism::{Mechanism, MechanismName, Sizing, Slot},
     round_up,
 };
@@ -78,7 +78,17 @@ impl MemhogVm {
         session.configure(&mut config);
         let mut config = mechanism.configure(config);
         change(&mut config);
-        let vm = Vm::start(config).await?;
+        let mut crash = None;
+        let vm = Vm::start_with(config, |step| {
+            if let BootStep::Crashed(error) = step {
+                crash = Some(error);
+            }
+        });
+        let vm = vm.await?;
+        // Its time would be that of two boots.
+        if let Some(error) = crash {
+            return Err(error.into());
+        }
         let release = vm.agent()?.info().await?.kernel_release;
         let guest = Guest::new(&release, kernel, vm.vmm_version());
         Ok(Self {

@@ -2,6 +2,7 @@
 
 use squeezy_node::{MachineDetails, NodeEvent, Observer, SqueezeReport, StartTimes};
 use squeezy_scaler::{FunctionIndex, Moment};
+use squeezy_vmm::BootStep;
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -50,6 +51,10 @@ impl Observer for Watch {
     fn observe(&self, at: Moment, event: NodeEvent<'_>) {
         let mut seeing = self.lock();
         let seen = match event {
+            // Its time would be that of two boots.
+            NodeEvent::Booting { step: step @ BootStep::Crashed(_), .. } => {
+                return seeing.trouble.push(step.to_string());
+            }
             NodeEvent::Booted { machine: details, took, .. } => {
                 seeing.details.get_or_insert_with(|| details.clone());
                 Seen::Booted(took)

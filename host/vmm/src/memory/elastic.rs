@@ -55,7 +55,7 @@ pub trait Elastic: Send + Sync {
 /// A completed resize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
-    /// Size before, in bytes; what was requested before if that had been reached.
+    /// Size before, in bytes, or what was requested before if that had been reached.
     pub before_bytes: u64,
     /// Size that was requested, in bytes.
     pub requested_bytes: u64,

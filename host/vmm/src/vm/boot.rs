@@ -42,15 +42,20 @@ pub enum BootStep {
     Kernel,
     /// The agent has opened the channel.
     AgentUp,
+    /// The VMM's emulator has crashed, with this error, and the VM boots once more.
+    Crashed(VmError),
     /// The agent answers, and the initial memory is plugged.
     Ready(Duration),
 }
 
 impl BootStep {
-    /// Whether whoever runs the host should do something about it: memory was to be in files, by whatever is configured,
-    /// and the host has only small pages for them. Private memory in its place is as good as it gets.
+    /// Whether whoever runs the host should do something about it: its emulator crashes; or memory was to be in files, by
+    /// whatever is configured, and the host has only small pages for them. Private memory in its place is as good as it
+    /// gets.
     pub fn is_trouble(&self) -> bool {
-        matches!(self, Self::Memory { backend: MemoryBackend::Memfd, are_huge: false, .. })
+        let is_slow =
+            matches!(self, Self::Memory { backend: MemoryBackend::Memfd, are_huge: false, .. });
+        is_slow || matches!(self, Self::Crashed(_))
     }
 }
 
@@ -78,14 +83,15 @@ impl fmt::Display for BootStep {
             Self::Started(version) => write!(f, "{version} runs"),
             Self::Kernel => f.write_str("the guest's kernel boots"),
             Self::AgentUp => f.write_str("the agent is up"),
+            Self::Crashed(error) => write!(f, "{error}: the VM boots once more"),
             Self::Ready(time) => write!(f, "the VM is ready after {:.1} s", time.as_secs_f64()),
         }
     }
 }
 
 impl Vm {
-    /// Starts a VM and waits until its agent answers (unless the configuration says it has none). If QEMU's emulator crashes
-    /// until then, it is started once more.
+    /// Starts a VM and waits until its agent answers and its initial memory is plugged (unless the configuration says that it
+    /// has no agent). If the VMM's emulator crashes while it is waited for, the VM is started once more.
     pub async fn start(config: VmConfig) -> Result<Self> {
         Self::start_with(config, |_| {}).await
     }
@@ -101,23 +107,24 @@ impl Vm {
         report(BootStep::Accelerator(accelerator.clone()));
         let SharedHugePages { are_available: are_huge, setting } = SharedHugePages::of_host();
         report(BootStep::Memory { backend: config.memory_backend, are_huge, setting });
-        check_host_memory(config.layout().start_bytes())?;
-        match Self::boot(config.clone(), accelerator.clone(), &mut report).await {
+        let started = Instant::now();
+        match Self::boot(config.clone(), accelerator.clone(), started, &mut report).await {
             Err(error) if accelerator.kind.emulates() && is_crash(&error) => {
-                tracing::warn!("{}: {error}: it boots once more", config.name);
-                Self::boot(config, accelerator, &mut report).await
+                report(BootStep::Crashed(error));
+                Self::boot(config, accelerator, started, &mut report).await
             }
             booted => booted,
         }
     }
 
-    /// Starts a VM for which there is memory.
+    /// Starts a VM, within the time that it has from when it was `started` first.
     async fn boot(
         config: VmConfig,
         accelerator: Accelerator,
+        started: Instant,
         report: &mut impl FnMut(BootStep),
     ) -> Result<Self> {
-        let started = Instant::now();
+        check_host_memory(config.layout().start_bytes())?;
         let Started { backend, events, console, memory, channel } =
             start(&config, &accelerator).await?;
         report(BootStep::Started(backend.version().to_owned()));
@@ -234,7 +241,7 @@ impl Vm {
 }
 
 /// Whether the VMM has broken down by itself. QEMU's emulator rarely does, when the guest's kernel changes its code beside
-/// other processors. What runs in the guest until the agent answers is ours, so nobody else can have brought that about.
+/// other processors. No tenant's code runs in a guest until its agent answers.
 fn is_crash(error: &VmError) -> bool {
     matches!(error, VmError::Died { signal: Some(libc::SIGSEGV), .. })
 }

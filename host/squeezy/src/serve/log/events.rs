@@ -62,7 +62,7 @@ fn describe(event: &NodeEvent<'_>, name: impl Fn(FunctionIndex) -> String) -> Op
     Some(match event {
         NodeEvent::Booting {
             vm,
-            step: step @ (BootStep::Accelerator(_) | BootStep::Memory { .. }),
+            step: step @ (BootStep::Accelerator(_) | BootStep::Memory { .. } | BootStep::Crashed(_)),
         } => {
             format!("vm {vm}: {step}")
         }

@@ -87,18 +87,16 @@ impl GuestDriven {
         Ok((bytes, self.sent.load(SeqCst)))
     }
 
-    /// The size from which a request goes up or down. Where the last one is fulfilled it is that one's, as long as the device
-    /// cannot grow by itself: the VMM, which reads its commands byte by byte, is not asked then.
-    async fn before(&self) -> Result<u64> {
+    /// What was requested last, if that is fulfilled and the device cannot grow by itself: it has at most that much then,
+    /// and less only for a moment. The VMM, which reads its commands byte by byte, need not be asked.
+    fn fulfilled(&self) -> Option<u64> {
         let sent = self.sent.load(SeqCst);
+        // In this order: a request that is fulfilled has been stored before it was sent.
+        let is_fulfilled = self.fulfilled.load(SeqCst) == sent;
         let requested = self.requested.load(SeqCst);
-        let is_fulfilled = || self.fulfilled.load(SeqCst) == sent;
-        // Whoever sends meanwhile counts first.
-        let is_last = || self.sent.load(SeqCst) == sent;
-        match self.device.never_exceeds_request() && is_fulfilled() && is_last() {
-            true => Ok(requested),
-            false => self.size().await,
-        }
+        // Whoever sends meanwhile counts first, and may be refused.
+        let is_last = self.sent.load(SeqCst) == sent;
+        (self.device.never_exceeds_request() && is_fulfilled && is_last).then_some(requested)
     }
 
     /// Requests a size and waits for it.
@@ -110,12 +108,20 @@ impl GuestDriven {
     ) -> Result<Resize> {
         let called = Instant::now();
         let timer = ShortTimer::new().map_err(|e| VmError::system("timerfd", e))?;
-        let before_bytes = self.before().await?;
+        let fulfilled = self.fulfilled();
+        let mut before_bytes = match fulfilled {
+            Some(bytes) => bytes,
+            None => self.size().await?,
+        };
         let earlier = self.devices.device_requests(self.device).await;
         let mut reports = self.devices.size_changes();
         let mut reported_at_once = self.devices.reports_at_once(self.device);
         let start = Instant::now();
         let (requested_bytes, number) = self.send(target).await?;
+        // It may have less for a moment: then it grows.
+        if fulfilled == Some(requested_bytes) {
+            before_bytes = self.size().await?;
+        }
         let mut polls = 0;
         let mut next = match reported_at_once && requested_bytes != before_bytes {
             true => LONGEST_PAUSE,
@@ -161,7 +167,15 @@ impl GuestDriven {
                 false => (elapsed / 100).clamp(SHORTEST_PAUSE, LONGEST_PAUSE),
             };
         };
-        if plugged_bytes == requested_bytes {
+        // A report may be of the moment before the request, when the device was on its way to another size, unless that one
+        // was fulfilled.
+        let is_sure = async || {
+            fulfilled.is_some() || self.size().await.is_ok_and(|bytes| bytes == requested_bytes)
+        };
+        if self.device.never_exceeds_request()
+            && plugged_bytes == requested_bytes
+            && is_sure().await
+        {
             self.fulfilled.fetch_max(number, SeqCst);
         }
         let device = match earlier {

@@ -119,6 +119,21 @@ async fn a_size_that_was_reached_is_known() {
 }
 
 #[tokio::test]
+async fn a_device_that_has_less_for_a_moment_grows_again() {
+    let device = FakeDevice::new(false, 100);
+    let elastic = elastic(&device);
+    elastic.resize(&|| 300, LONG, None).await.unwrap();
+    device.state().size = 100;
+    let (again, more) = tokio::join!(elastic.resize(&|| 300, LONG, None), async {
+        tokio::task::yield_now().await;
+        elastic.resize(&|| 500, LONG, None).await
+    });
+    // Passing by is enough, whatever is requested meanwhile.
+    assert_eq!(again.unwrap().before_bytes, 100);
+    assert_eq!(more.unwrap().plugged_bytes, 500);
+}
+
+#[tokio::test]
 async fn a_size_that_was_not_waited_for_is_asked_for() {
     let device = FakeDevice::new(false, 100);
     let elastic = elastic(&device);
