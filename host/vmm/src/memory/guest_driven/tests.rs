@@ -5,12 +5,12 @@ use crate::backend::DeviceRequests;
 use proptest::{collection::vec, prelude::*};
 use std::sync::Mutex as StdMutex;
 
-const DEVICE: Device = Device::VirtioMem(0);
 const MAX_BYTES: u64 = 1 << 30;
 const LONG: Duration = Duration::from_secs(20);
 
 /// A device, and how its guest behaves.
 struct FakeDevice {
+    kind: Device,
     state: StdMutex<State>,
     changes: broadcast::Sender<SizeChange>,
     /// Whether a change is reported; otherwise it has to be polled for.
@@ -30,8 +30,12 @@ struct State {
 
 impl FakeDevice {
     fn new(reports: bool, step: u64) -> Arc<Self> {
+        Self::of(Device::VirtioMem(0), reports, step)
+    }
+
+    fn of(kind: Device, reports: bool, step: u64) -> Arc<Self> {
         let changes = broadcast::Sender::new(64);
-        Arc::new(Self { state: StdMutex::default(), changes, reports, step })
+        Arc::new(Self { kind, state: StdMutex::default(), changes, reports, step })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -41,6 +45,7 @@ impl FakeDevice {
 
 impl Devices for FakeDevice {
     fn request(&self, device: Device, bytes: u64) -> BoxFuture<'_, Result<()>> {
+        assert_eq!(device, self.kind);
         let mut state = self.state();
         state.requests += 1;
         if state.refuses {
@@ -79,12 +84,8 @@ impl Devices for FakeDevice {
 }
 
 fn elastic(device: &Arc<FakeDevice>) -> GuestDriven {
-    elastic_of(DEVICE, device)
-}
-
-fn elastic_of(kind: Device, device: &Arc<FakeDevice>) -> GuestDriven {
     let vm = Running { devices: device.clone(), reclaimer: Arc::default() };
-    GuestDriven::new(&vm, kind, MAX_BYTES, 0, 0)
+    GuestDriven::new(&vm, device.kind, MAX_BYTES, 0, 0)
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -158,8 +159,8 @@ async fn a_request_that_the_vmm_refuses_is_not_taken_for_a_size() {
 
 #[tokio::test]
 async fn a_balloon_is_asked_for_its_size_each_time() {
-    let device = FakeDevice::new(false, 1000);
-    let elastic = elastic_of(Device::Balloon, &device);
+    let device = FakeDevice::of(Device::Balloon, false, 1000);
+    let elastic = elastic(&device);
     elastic.resize(&|| 1000, LONG, None).await.unwrap();
     // The guest has taken out of it what it has not been told to.
     device.state().size = 1500;
@@ -201,7 +202,7 @@ proptest! {
     /// and the size is the one requested last.
     #[test]
     fn of_several_resizes_the_last_request_is_what_comes_true(
-        rounds in vec(vec(0..MAX_BYTES, 1..5), 1..5),
+        rounds in vec(vec(0..MAX_BYTES, 1..8), 1..5),
         reports: bool,
         step in 1 << 24..MAX_BYTES,
     ) {
